@@ -13,7 +13,7 @@ SOAK_TURNS ?= 10000
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS := envelope message frames journal planner scenario
 
-.PHONY: demo test bench lint lint-rust lint-shim fmt faults soak fuzz schema docs audit
+.PHONY: demo test bench lint lint-rust lint-shim fmt faults soak fuzz record schema docs audit
 
 # Real pi: with Cursor if CURSOR_API_KEY is set, else with the simulator.
 demo: $(NODE) $(PI_087)
@@ -62,6 +62,10 @@ fuzz:
 	    -max_total_time=$$(( $(FUZZ_SECONDS) / $(words $(FUZZ_TARGETS)) )) \
 	    -timeout=10 -malloc_limit_mb=128 || exit 1; \
 	done
+
+# What the official client answers, for the tests that compare ours with it.
+record: $(NODE)
+	RECORD_OFFICIAL_CLIENT=1 $(CARGO) test --quiet --test e2e compare_
 
 # Generated files: protobuf code, the protocol's schema and TypeScript, the settings page.
 schema:

@@ -101,7 +101,7 @@ mod tests {
     use agent_tools::leash::Leash;
 
     #[tokio::test]
-    async fn s47_the_least_recently_used_session_is_closed() {
+    async fn the_least_recently_used_session_is_closed() {
         let sessions = Sessions::default();
         let most = MOST_BESIDE + 3;
         for n in 0..most {

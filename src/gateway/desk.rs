@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn s47_an_unused_unnamed_session_is_closed() {
+    async fn an_unused_unnamed_session_is_closed() {
         let policy = Policy {
             park: UNUSED,
             ..Policy::default()
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn s47_an_active_turn_keeps_its_session_open() {
+    async fn an_active_turn_keeps_its_session_open() {
         let policy = Policy {
             park: UNUSED,
             ..Policy::default()
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn s47_sessions_over_the_limit_are_forgotten() {
+    async fn sessions_over_the_limit_are_forgotten() {
         let policy = Policy {
             most_parked: 1,
             ..Policy::default()

@@ -135,7 +135,7 @@ fn one_owner_at_a_time() {
 }
 
 #[test]
-fn nobody_else_may_look() {
+fn state_files_are_private() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("deep/er");
     write(&Store::at(&root).take(SESSION).unwrap(), 1, "one");
@@ -186,7 +186,7 @@ fn a_damaged_journal_is_set_aside() {
 }
 
 #[test]
-fn s48_a_state_without_all_its_blobs_is_dropped_and_the_rest_kept() {
+fn a_state_without_all_its_blobs_is_dropped_and_the_rest_kept() {
     let folder = tempfile::tempdir().unwrap();
     let kept = Store::at(folder.path()).take(SESSION).unwrap();
     write(&kept, 1, "one");
@@ -225,7 +225,7 @@ fn blobs(folder: &Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn s48_a_state_whose_blobs_are_not_what_they_were_is_dropped() {
+fn a_state_whose_blobs_are_not_what_they_were_is_dropped() {
     let named_by_content = sha2::Sha256::digest(b"some words").to_vec();
     for id in [named_by_content, vec![7; 32], vec![7; 100]] {
         let folder = tempfile::tempdir().unwrap();
@@ -279,7 +279,7 @@ fn forgetting_leaves_nothing_to_read() {
 }
 
 #[test]
-fn s47_sweeping_keeps_the_newest_and_those_in_hand() {
+fn sweeping_keeps_the_newest_and_those_in_hand() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::at(folder.path());
     let all = Bounds {

@@ -4,11 +4,12 @@
 use agent::conversation::store::Store;
 use agent::turn::Stop;
 use cursor_sim::Sim;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use test_support::in_process::{
     CancelAfter, END, InProcessSession, opened, played, requests, said, simulating,
 };
+use test_support::scenario::Steps;
 
 /// The contents of the checkpoints that a simulator has sent.
 fn checkpoints(sim: &Sim) -> Vec<Json> {
@@ -26,12 +27,17 @@ fn brought(request: &Json) -> &Json {
 /// A cancel while the run is parked: text the run sends afterwards is not shown, so its last
 /// checkpoint, which includes that text, is not used.
 #[tokio::test]
-async fn words_of_a_run_given_up_in_a_pause_are_not_taken_for_shown() {
-    let first = format!(
-        r#"{{ text = "alpha " }}, {{ checkpoint = "auto" }}, {}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }}, timeout_ms = 60000 }}, {{ text = "unseen " }}, {{ checkpoint = "auto" }}, {{ end = true }}"#,
-        opened("look", "a")
-    );
-    let next = format!(r#"{{ text = "beta" }}, {END}"#);
+async fn text_of_a_run_cancelled_in_a_pause_does_not_count_as_shown() {
+    let first = Steps::new()
+        .text("alpha ")
+        .checkpoint()
+        .then(opened("look", "a"))
+        .step(json!({"expect_client": {"conversationAction": {"cancelAction": {}}}, "timeout_ms": 60000}))
+        .text("unseen ")
+        .checkpoint()
+        .end()
+        .build();
+    let next = Steps::new().text("beta").then(END).build();
     let (sim, backend) = simulating(&[first, next]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
@@ -49,9 +55,13 @@ async fn words_of_a_run_given_up_in_a_pause_are_not_taken_for_shown() {
 /// The same while the turn streams: text shown after the last checkpoint is sent with the next
 /// turn.
 #[tokio::test]
-async fn words_behind_the_last_state_are_told_in_the_next_turn() {
+async fn text_after_the_last_state_is_sent_in_the_next_turn() {
     let first = r#"{ text = "alpha " }, { checkpoint = "auto" }, { text = "beta " }, { expect_cancel = true }"#;
-    let next = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "gamma" }}, {END}"#);
+    let next = Steps::new()
+        .expect_state("last checkpoint")
+        .text("gamma")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[first.into(), next]).await;
     let folder = tempfile::tempdir().unwrap();
     let store = || (Store::at(folder.path()), "s".to_owned());
@@ -81,13 +91,21 @@ async fn words_behind_the_last_state_are_told_in_the_next_turn() {
 
 /// Text that a resumed stream has not repeated is not in its checkpoints and is sent, too.
 #[tokio::test]
-async fn words_the_next_stream_has_not_said_again_are_told_in_the_next_turn() {
+async fn text_the_next_stream_did_not_repeat_is_sent_in_the_next_turn() {
     let saved = r#"{ checkpoint = { rootPromptMessagesJson = ["YmVmb3Jl"] } }"#;
-    let first = format!(
-        r#"{{ text = "alpha " }}, {saved}, {{ text = "beta " }}, {{ kv_set = {{ text = "read this far" }} }}, {{ reset = "internal_error" }}"#
-    );
-    let again = format!(r#"{saved}, {{ thinking = "hm" }}, {{ expect_cancel = true }}"#);
-    let next = format!(r#"{{ text = "gamma" }}, {END}"#);
+    let first = Steps::new()
+        .text("alpha ")
+        .then(saved)
+        .text("beta ")
+        .step(json!({"kv_set": {"text": "read this far"}}))
+        .reset("internal_error")
+        .build();
+    let again = Steps::new()
+        .then(saved)
+        .step(json!({"thinking": "hm"}))
+        .step(json!({"expect_cancel": true}))
+        .build();
+    let next = Steps::new().text("gamma").then(END).build();
     let (sim, backend) = simulating(&[first, again, next]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
@@ -107,9 +125,16 @@ async fn words_the_next_stream_has_not_said_again_are_told_in_the_next_turn() {
 #[tokio::test]
 async fn an_answer_asked_for_again_is_shown_from_its_beginning() {
     let breaks = r#"{ text = "beta " }, { cut = true }"#;
-    let first = format!(r#"{{ text = "alpha " }}, {{ checkpoint = "auto" }}, {breaks}"#);
-    let last =
-        format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "beta gamma" }}, {END}"#);
+    let first = Steps::new()
+        .text("alpha ")
+        .checkpoint()
+        .then(breaks)
+        .build();
+    let last = Steps::new()
+        .expect_state("last checkpoint")
+        .text("beta gamma")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[first, breaks.into(), breaks.into(), last]).await;
     let mut guest = InProcessSession::new(&backend, None);
     tokio::time::pause();

@@ -24,7 +24,7 @@ fn events(told: &[Json]) -> Vec<&str> {
 }
 
 #[test]
-fn a_call_is_told_from_offer_to_result_and_nothing_of_its_content() {
+fn a_call_is_logged_from_offer_to_result_without_its_content() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bridge.jsonl");
     let simulator = playing(Transport::H2c, STEPS);
@@ -90,7 +90,7 @@ fn a_call_is_told_from_offer_to_result_and_nothing_of_its_content() {
 }
 
 #[test]
-fn a_pause_that_is_given_up_is_told() {
+fn a_cancelled_pause_is_logged() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bridge.jsonl");
     let steps = STEPS.replace(
@@ -129,7 +129,7 @@ fn a_pause_that_is_given_up_is_told() {
 }
 
 #[test]
-fn a_bridge_that_is_off_says_so_and_silence_is_the_default() {
+fn the_bridge_logs_that_it_is_off_and_nothing_by_default() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bridge.jsonl");
     let name = file.to_str().unwrap();

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use test_support::in_process;
 use test_support::in_process::{CancelAfter, InProcessSession, opened, played, simulating};
 use test_support::rpc_session::{RpcSession, ToolCall, tool};
-use test_support::scenario::{END, calls, playing, text};
+use test_support::scenario::{END, Steps, calls, playing, text};
 use test_support::simulator::{Recording, Transport};
 
 const CONTEXT: &str = r#"{ exec = { requestContextArgs = {} } }"#;
@@ -36,11 +36,12 @@ fn names(tools: &[Json]) -> Vec<&str> {
 /// server to report it.
 #[test]
 fn a_call_is_named_after_its_run_and_its_turn_is_estimated() {
-    let steps = format!(
-        r#"{}, {}, {{ text = "Done." }}, {END}"#,
-        calls("look", r#"{ q = "1" }"#, "", &text("42")),
-        calls("look", r#"{ q = "2" }"#, "", &text("42")),
-    );
+    let steps = Steps::new()
+        .then(calls("look", r#"{ q = "1" }"#, "", &text("42")))
+        .then(calls("look", r#"{ q = "2" }"#, "", &text("42")))
+        .text("Done.")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
@@ -67,12 +68,16 @@ fn a_call_is_named_after_its_run_and_its_turn_is_estimated() {
 /// L13: a call that Cursor cancels while the run is parked is not sent to the host.
 #[tokio::test]
 async fn a_call_cursor_takes_back_in_a_pause_is_not_offered() {
-    let steps = format!(
-        r#"{}, {{ delay_ms = 60000 }}, {}, {{ abort = "b" }}, {CONTEXT}, {{ await = ["a"], timeout_ms = 100000 }}, {{ text = "Done." }}, {}"#,
-        opened("look", "a"),
-        opened("slow", "b"),
-        in_process::END,
-    );
+    let steps = Steps::new()
+        .then(opened("look", "a"))
+        .delay_ms(60_000)
+        .then(opened("slow", "b"))
+        .step(json!({"abort": "b"}))
+        .then(CONTEXT)
+        .step(json!({"await": ["a"], "timeout_ms": 100000}))
+        .text("Done.")
+        .then(in_process::END)
+        .build();
     let (sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
     let taken = guest.say("go").await;
@@ -94,7 +99,12 @@ async fn a_call_cursor_takes_back_in_a_pause_is_not_offered() {
 fn without_the_bridge_nothing_is_offered() {
     let missing = r#"{ toolNotFound = { name = "pi__look" } }"#;
     let call = calls("look", "{}", "", missing);
-    let steps = format!(r#"{CONTEXT}, {call}, {{ text = "Done." }}, {END}"#);
+    let steps = Steps::new()
+        .then(CONTEXT)
+        .then(call)
+        .text("Done.")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[("PI_CURSOR_PI_TOOL_BRIDGE", "0")]);
     talk.tools = vec![tool("look")];
@@ -109,8 +119,8 @@ fn without_the_bridge_nothing_is_offered() {
 
 /// B3, B5: in the host's order, with the host's names and descriptions.
 #[test]
-fn tools_are_offered_in_the_hosts_order_and_with_its_words() {
-    let steps = format!(r#"{CONTEXT}, {{ text = "Done." }}, {END}"#);
+fn tools_are_offered_in_the_hosts_order_with_its_descriptions() {
+    let steps = Steps::new().then(CONTEXT).text("Done.").then(END).build();
     let mut bare = tool("alpha");
     bare["description"] = json!("");
     bare["parameters"] = json!("none");
@@ -159,11 +169,12 @@ fn tools_are_offered_in_the_hosts_order_and_with_its_words() {
 
 /// B7: results that match no pending call are ignored.
 #[test]
-fn a_result_nobody_waits_for_is_passed_over() {
-    let steps = format!(
-        r#"{}, {{ text = "Done." }}, {END}"#,
-        calls("look", "{}", "", &text("42"))
-    );
+fn a_result_without_a_pending_call_is_ignored() {
+    let steps = Steps::new()
+        .then(calls("look", "{}", "", &text("42")))
+        .text("Done.")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
@@ -184,9 +195,9 @@ fn a_result_nobody_waits_for_is_passed_over() {
 
 /// B12: with the setting off the tool is not offered, and Cursor's own question is rejected.
 #[test]
-fn nobody_is_asked_if_nobody_wants_to_be() {
+fn no_question_is_asked_if_questions_are_off() {
     let question = r#"{ query = { askQuestionInteractionQuery = { args = { questions = [ { id = "q", prompt = "Which?", options = [ { id = "a", label = "A" } ] } ] }, toolCallId = "c" } }, expect = { askQuestionInteractionResponse = { result = { rejected = {} } } } }"#;
-    let steps = format!(r#"{question}, {{ text = "Done." }}, {END}"#);
+    let steps = Steps::new().then(question).text("Done.").then(END).build();
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[("PI_CURSOR_ASK_QUESTION", "0")]);
     // The user's setting wins even if the host has the tool.

@@ -4,15 +4,16 @@ use serde_json::json;
 
 use test_support::in_process::opened;
 use test_support::rpc_session::{RpcSession, TurnOutcome, tool};
-use test_support::scenario::playing;
+use test_support::scenario::{Steps, playing};
 use test_support::simulator::{Simulator, Transport};
 
 /// A host whose server sends everything in one chunk and then stalls.
 fn told(said: &[String]) -> (Simulator, RpcSession, TurnOutcome) {
-    let steps = format!(
-        "{{ together = true }}, {}, {{ stall = true }}",
-        said.join(", ")
-    );
+    let steps = Steps::new()
+        .step(json!({"together": true}))
+        .then(said.join(", "))
+        .step(json!({"stall": true}))
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("a"), tool("b"), tool("c")];
@@ -21,7 +22,7 @@ fn told(said: &[String]) -> (Simulator, RpcSession, TurnOutcome) {
 }
 
 fn text(text: &str) -> String {
-    format!(r#"{{ text = "{text}" }}"#)
+    Steps::new().text(text).build()
 }
 
 fn call(name: &str) -> String {
@@ -36,14 +37,14 @@ fn offered(taken: &TurnOutcome) -> Vec<&str> {
 /// Both calls are offered; other implementations keep the second back (defect 7 of
 /// `docs/recovery-tests.md`).
 #[test]
-fn s34_calls_of_one_chunk_are_offered_in_one_answer() {
+fn calls_of_one_chunk_are_offered_in_one_answer() {
     let (_simulator, _, taken) = told(&[call("a"), call("b")]);
     assert_eq!(offered(&taken), ["a", "b"]);
 }
 
 /// Text between calls separates them: later calls are offered after it.
 #[test]
-fn words_between_calls_part_them() {
+fn text_between_calls_separates_them() {
     let (_simulator, mut talk, taken) = told(&[
         text("Before. "),
         call("a"),

@@ -1,5 +1,6 @@
 //! Turns that the user cancels, and what the next turn continues from.
 
+use serde_json::json;
 use std::time::{Duration, Instant};
 
 use agent::run::Outcome;
@@ -10,7 +11,7 @@ use test_support::in_process::{
     CancelAfter, END, InProcessSession, opened, played, requests, said, simulating, simulating_all,
 };
 use test_support::run_client::{OnText, RunClient};
-use test_support::scenario::playing;
+use test_support::scenario::{Steps, playing};
 use test_support::simulator::Transport;
 
 const CANCELLED: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }"#;
@@ -24,11 +25,18 @@ async fn stopped(guest: &mut InProcessSession, words: &str) {
 
 /// The checkpoint that Cursor sends after the cancel includes the text up to then.
 #[tokio::test]
-async fn s26_an_aborted_turn_keeps_the_conversation() {
-    let first = format!(
-        r#"{{ text = "Two. " }}, {CANCELLED}, {{ checkpoint = "auto" }}, {{ expect_cancel = true }}"#
-    );
-    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Three." }}, {END}"#);
+async fn an_aborted_turn_keeps_the_conversation() {
+    let first = Steps::new()
+        .text("Two. ")
+        .then(CANCELLED)
+        .checkpoint()
+        .step(json!({"expect_cancel": true}))
+        .build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Three.")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[first, second]).await;
     let mut guest = InProcessSession::new(&backend, None);
     stopped(&mut guest, "go").await;
@@ -44,10 +52,14 @@ async fn s26_an_aborted_turn_keeps_the_conversation() {
 /// If no checkpoint arrives after the cancel, the next turn uses the one the run started with and
 /// sends what happened since.
 #[tokio::test]
-async fn s50_what_a_stopped_run_left_is_no_checkpoint() {
-    let first = format!(r#"{{ text = "One." }}, {END}"#);
-    let second = format!(r#"{{ text = "Two. " }}, {CANCELLED}, {{ end = true }}"#);
-    let third = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Three." }}, {END}"#);
+async fn what_a_cancelled_run_left_is_no_checkpoint() {
+    let first = Steps::new().text("One.").then(END).build();
+    let second = Steps::new().text("Two. ").then(CANCELLED).end().build();
+    let third = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Three.")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[first, second, third]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.say("go").await;
@@ -67,7 +79,7 @@ async fn s50_what_a_stopped_run_left_is_no_checkpoint() {
 /// Exec requests that arrive after the cancel are rejected and nothing is executed. Blobs are still
 /// stored, because the last checkpoint needs them.
 #[tokio::test]
-async fn nothing_is_done_for_a_run_that_was_given_up() {
+async fn nothing_is_executed_for_a_cancelled_run() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().display();
     let thrown = r#"throws = "the run was given up""#;
@@ -113,7 +125,11 @@ async fn the_next_turn_does_not_wait_for_a_server_that_does_not_stop() {
 #[tokio::test]
 async fn a_server_that_talks_on_is_left() {
     let talk = r#"{ delay_ms = 200 }, { text = "on and on" }, "#.repeat(40);
-    let steps = format!(r#"{{ text = "cancel me" }}, {talk} {{ expect_cancel = true }}"#);
+    let steps = Steps::new()
+        .text("cancel me")
+        .then(talk)
+        .step(json!({"expect_cancel": true}))
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
     let asked = Instant::now();
@@ -125,11 +141,13 @@ async fn a_server_that_talks_on_is_left() {
 
 /// Parks a run, calls `then`, and continues with a different history.
 async fn left(then: impl AsyncFnOnce(&mut InProcessSession)) {
-    let first = format!(
-        r#"{}, {CANCELLED}, {{ checkpoint = "auto" }}, {{ end = true }}"#,
-        opened("slow", "a")
-    );
-    let second = format!(r#"{{ text = "Elsewhere." }}, {END}"#);
+    let first = Steps::new()
+        .then(opened("slow", "a"))
+        .then(CANCELLED)
+        .checkpoint()
+        .end()
+        .build();
+    let second = Steps::new().text("Elsewhere.").then(END).build();
     let (sim, backend) = simulating_all(&[first, second]).await;
     let mut guest = InProcessSession::new(&backend, None);
     assert_eq!(guest.say("go").await.stop, Stop::ToolUse);
@@ -144,11 +162,11 @@ async fn left(then: impl AsyncFnOnce(&mut InProcessSession)) {
 
 /// The parked run is cancelled on the server.
 #[tokio::test]
-async fn a_run_whose_history_is_forgotten_is_told_so() {
+async fn a_run_whose_history_was_forgotten_is_logged() {
     left(async |guest| guest.session.invalidate().await).await;
 }
 
 #[tokio::test]
-async fn a_run_whose_history_went_another_way_is_told_so() {
+async fn a_run_whose_history_was_rewritten_is_logged() {
     left(async |_| {}).await;
 }

@@ -8,13 +8,14 @@ use agent::run::Outcome;
 
 use test_support::rpc_session::RpcSession;
 use test_support::run_client::RunClient;
+use test_support::scenario::{inline, value};
 use test_support::simulator::{Simulator, Transport};
 
 const PAGE: &str = "<!DOCTYPE html><html><title>Just a moment...</title>Please log in or verify that you are human. Unauthorized API key token.</html>";
 
 /// A backend that answers with a page where `place` says.
 fn behind(place: &str, status: u16) -> Simulator {
-    let answer = format!("{{ status = {status}, body = \"{PAGE}\" }}");
+    let answer = inline(&json!({"status": value(status), "body": PAGE.to_string()}));
     let place = place.replace("PAGE", &answer);
     let steps = r#"{ text = "ok" }, { usage = {} }, { end = true }"#;
     let text = format!("name = \"page\"\n[server]\n{place}\n[[run]]\nsteps = [ {steps} ]\n");

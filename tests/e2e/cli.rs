@@ -1,5 +1,6 @@
 //! The command line: answers, clear errors, exit codes, proxies.
 
+use serde_json::json;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -7,7 +8,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 
 use test_support::binary;
-use test_support::scenario::playing;
+use test_support::scenario::{Steps, playing, value};
 use test_support::simulator::{Simulator, Transport};
 
 fn sidecar(arguments: &[&str], env: &[(&str, &str)]) -> Output {
@@ -48,7 +49,7 @@ fn an_answer_and_nothing_else() {
 }
 
 #[test]
-fn bad_settings_are_told_in_one_line() {
+fn invalid_settings_are_reported_in_one_line() {
     let cases: &[&[(&str, &str)]] = &[
         &[],
         &[("CURSOR_API_KEY", "crsr_1\ncrsr_2")],
@@ -114,7 +115,7 @@ fn no_error_ever_shows_the_key() {
 }
 
 #[test]
-fn a_refused_key_is_told_without_retries() {
+fn a_refused_key_is_reported_without_retries() {
     let simulator = Simulator::start(Transport::Http1);
     let env = [
         ("CURSOR_API_KEY", "crsr_invalid"),
@@ -184,7 +185,7 @@ fn the_simulator_serves_this_machine_only() {
 }
 
 #[test]
-fn help_says_what_there_is() {
+fn help_lists_the_commands() {
     let output = sidecar(&["--help"], &[]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("ask") && text.contains("sim"), "{text}");
@@ -333,9 +334,14 @@ async fn a_front_without_alpn_is_passed_over_http1() {
 #[test]
 fn tools_work_if_they_are_let_loose() {
     let read = |expect: &str| {
-        format!(
-            r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ exec = {{ readArgs = {{ path = "$WS/a.txt", toolCallId = "a" }} }}, expect = {{ readResult = {expect} }} }}, {{ text = "Done." }}"#
-        )
+        Steps::new()
+            .context()
+            .step(json!({
+                "exec": {"readArgs": {"path": "$WS/a.txt", "toolCallId": "a"}},
+                "expect": {"readResult": value(expect)},
+            }))
+            .text("Done.")
+            .build()
     };
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.txt"), "alpha").unwrap();

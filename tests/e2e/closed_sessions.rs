@@ -5,7 +5,7 @@ use serde_json::json;
 use test_support::debug_log::logged;
 use test_support::in_process::{END, opened};
 use test_support::rpc_session::{RpcSession, ToolCall, tool};
-use test_support::scenario::script;
+use test_support::scenario::{Steps, script};
 use test_support::wait::until;
 
 /// A server that takes 300 ms to end a cancelled run.
@@ -21,7 +21,7 @@ fn closed_and_opened(talk: &mut RpcSession) -> test_support::rpc_session::TurnOu
 #[test]
 fn a_session_closed_in_a_pause_is_opened_again() {
     let first = format!("{}, {LETS_GO}", opened("look", "a"));
-    let last = format!(r#"{{ text = "Went on." }}, {END}"#);
+    let last = Steps::new().text("Went on.").then(END).build();
     let simulator = script(&[&first, &last]);
     let folder = tempfile::tempdir().unwrap();
     let state = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
@@ -43,8 +43,8 @@ fn a_session_closed_in_a_pause_is_opened_again() {
 
 #[test]
 fn a_session_closed_after_an_abort_is_opened_again() {
-    let first = format!(r#"{{ text = "Half" }}, {LETS_GO}"#);
-    let last = format!(r#"{{ text = "Went on." }}, {END}"#);
+    let first = Steps::new().text("Half").then(LETS_GO).build();
+    let last = Steps::new().text("Went on.").then(END).build();
     let simulator = script(&[&first, &last]);
     let folder = tempfile::tempdir().unwrap();
     let state = [
@@ -79,13 +79,14 @@ fn a_session_closed_after_an_abort_is_opened_again() {
 fn what_becomes_of_a_run_is_logged_by_its_key() {
     let folder = tempfile::tempdir().unwrap();
     let parked = folder.path().join("parked");
-    let first = format!(
-        r#"{}, {{ await = ["a"] }}, {}, {{ expect_file = "{}" }}, {{ cut = true }}"#,
-        opened("look", "a"),
-        opened("look", "b"),
-        parked.display()
-    );
-    let last = format!(r#"{{ text = "Went on." }}, {END}"#);
+    let first = Steps::new()
+        .then(opened("look", "a"))
+        .wait_for(&["a"])
+        .then(opened("look", "b"))
+        .step(json!({"expect_file": parked.display().to_string()}))
+        .step(json!({"cut": true}))
+        .build();
+    let last = Steps::new().text("Went on.").then(END).build();
     let simulator = script(&[&first, &last]);
     let state = [
         ("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap()),
@@ -130,10 +131,12 @@ fn what_becomes_of_a_run_is_logged_by_its_key() {
 /// If the host died and lost an answer, another sidecar returns that answer from its beginning.
 #[test]
 fn an_answer_the_host_lost_is_shown_by_another_sidecar() {
-    let first = format!(r#"{{ text = "One. " }}, {END}"#);
-    let last = format!(
-        r#"{{ expect_request = {{ action = {{ resumeAction = {{}} }} }} }}, {{ text = "Two." }}, {END}"#
-    );
+    let first = Steps::new().text("One. ").then(END).build();
+    let last = Steps::new()
+        .step(json!({"expect_request": {"action": {"resumeAction": {}}}}))
+        .text("Two.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &last]);
     let folder = tempfile::tempdir().unwrap();
     let state = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];

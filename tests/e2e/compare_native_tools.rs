@@ -1,6 +1,7 @@
 //! Native tools: the official client and ours answer the same requests in the same workspace with
 //! the same replies. `tests/native/*.json` lists the requests; an intended difference names the
-//! line of `docs/protocol.md` that explains it, and our reply.
+//! line of `docs/protocol.md` that explains it, and our reply. The replies of the official client
+//! are in `tests/native/recordings`; `make record` replaces them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,9 +13,9 @@ use sha2::Digest as _;
 use tempfile::TempDir;
 
 use test_support::official_client::OfficialClient;
-use test_support::root;
 use test_support::run_client::RunClient;
 use test_support::simulator::{Recording, Simulator, Transport};
+use test_support::{recordings, root};
 
 /// A step of a corpus, and how our reply is expected to differ.
 struct Step {
@@ -226,44 +227,97 @@ fn digest(json: &Json) -> String {
         .collect()
 }
 
-/// Plays a corpus with both clients and compares every reply.
+/// The corpora that the official client plays each time; for the others its recorded replies count.
+const LIVE: [&str; 2] = ["read", "rgignore"];
+
+/// A request and the settled reply to it, both without the names of this machine.
+type Exchange = (Json, Json);
+
+/// Plays a corpus with our client and compares every reply with that of the official client.
 async fn compare(name: &str) {
-    compare_steps(name, corpus(name), Policy::default()).await;
+    compare_steps(name, corpus(name), Policy::default(), None).await;
 }
 
-async fn compare_steps(name: &str, steps: Vec<Step>, policy: Policy) {
+/// The same for given steps. `url` is one that differs with each run.
+async fn compare_steps(name: &str, steps: Vec<Step>, policy: Policy, url: Option<&str>) {
     let (_folder, path) = scenario(&steps);
     let sdk = OfficialClient::new();
+    let home = sdk.home.path().canonicalize().unwrap();
+    let settle_all = |recording: &Recording, backend: &str| -> Vec<Exchange> {
+        recording.assert_played(&["completed"]);
+        let anonymous = |json: Json| -> Json {
+            let path = std::env::var("PATH").unwrap();
+            let mut text = json.to_string();
+            text = text.replace(&format!("PATH={path}"), "PATH=$PATH");
+            text = text.replace(backend, "$BACKEND");
+            text = text.replace(root().to_str().unwrap(), "$ROOT");
+            text = text.replace(sdk.workspace.to_str().unwrap(), "$WS");
+            text = text.replace(home.to_str().unwrap(), "$HOME");
+            if let Some(url) = url {
+                text = text.replace(url, "$PAGES");
+            }
+            serde_json::from_str(&text).unwrap()
+        };
+        let settled_pair = |(mut request, replies): (Json, Vec<Json>)| {
+            settle(&mut request);
+            (anonymous(request), anonymous(settled(replies)))
+        };
+        let exchanges = exchanges(recording).into_iter();
+        exchanges.map(settled_pair).collect()
+    };
 
-    prepare(&sdk, name);
-    let simulator = Simulator::with(Transport::H2c, &path);
-    let spec = json!({"agent": {}, "sends": [{"text": "go"}]});
-    sdk.drive(&simulator, spec);
-    let theirs = simulator.recording().await;
+    let live = if recordings::is_recording() || LIVE.contains(&name) {
+        prepare(&sdk, name);
+        let simulator = Simulator::with(Transport::H2c, &path);
+        let spec = json!({"agent": {}, "sends": [{"text": "go"}]});
+        sdk.drive(&simulator, spec);
+        let replies = settle_all(&simulator.recording().await, &simulator.url).into_iter();
+        let replies = replies.map(|(request, reply)| json!([abridged(&request), abridged(&reply)]));
+        Some(replies.collect::<Vec<Json>>())
+    } else {
+        None
+    };
+    if let (true, Some(live)) = (recordings::is_recording(), &live) {
+        recordings::save(name, &json!(live));
+    }
+    let (_, recorded) = recordings::load(name);
+    let recorded = recorded.as_array().unwrap();
 
     prepare(&sdk, name);
     let simulator = Simulator::with(Transport::H2c, &path);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
     ours.workspace = sdk.workspace.clone();
-    ours.home = Some(sdk.home.path().canonicalize().unwrap());
+    ours.home = Some(home.clone());
     ours.native = policy;
     ours.say("go").await;
-    let ours = simulator.recording().await;
+    let ours = settle_all(&simulator.recording().await, &simulator.url);
+    open_up(&sdk.workspace);
 
-    theirs.assert_played(&["completed"]);
-    ours.assert_played(&["completed"]);
-    let (theirs, ours) = (exchanges(&theirs), exchanges(&ours));
     let asked: Vec<&Step> = steps
         .iter()
         .filter(|step| step.step.get("exec").is_some())
         .collect();
-    assert_eq!((theirs.len(), ours.len()), (asked.len(), asked.len()));
+    assert_eq!(ours.len(), asked.len());
+    assert_eq!(recorded.len(), asked.len(), "run `make record`");
     let mut wrong = Vec::new();
     let mut equal = 0;
-    let workspace = sdk.workspace.to_str().unwrap();
-    for (step, (theirs, ours)) in asked.iter().zip(theirs.into_iter().zip(ours)) {
-        let (their_reply, our_reply) = (settled(theirs.1), settled(ours.1));
-        match (their_reply == our_reply, &step.differs) {
+    for (at, (step, (request, our_reply))) in asked.iter().zip(ours).enumerate() {
+        assert_eq!(recorded[at][0], abridged(&request), "run `make record`");
+        let theirs = &recorded[at][1];
+        if let Some(live) = &live
+            && live[at][1] != *theirs
+            && !step
+                .differs
+                .as_ref()
+                .is_some_and(|differs| differs.sometimes)
+        {
+            wrong.push(format!(
+                "{request}\n  recorded {}\n  live     {}",
+                shortened(theirs),
+                shortened(&live[at][1])
+            ));
+        }
+        match (*theirs == abridged(&our_reply), &step.differs) {
             (true, None) => equal += 1,
             (
                 same,
@@ -271,38 +325,75 @@ async fn compare_steps(name: &str, steps: Vec<Step>, policy: Policy) {
                     ours, sometimes, ..
                 }),
             ) if !same || *sometimes => {
-                // The folder has a random name.
-                let text = our_reply.to_string().replace(workspace, "$WS");
-                let reply: Json = serde_json::from_str(&text).unwrap();
-                let reply = match reply.as_array() {
+                let reply = match our_reply.as_array() {
                     Some(only) if only.len() == 1 => &only[0],
-                    _ => &reply,
+                    _ => &our_reply,
                 };
                 if !holds(reply, ours) {
                     let digest = digest(reply);
                     let reply = shortened(reply);
                     wrong.push(format!(
-                        "{}\n  ours   {reply}\n  is #{digest}, not {ours}",
-                        theirs.0
+                        "{request}\n  ours   {reply}\n  is #{digest}, not {ours}"
                     ));
                 }
             }
             (_, Some(Difference { line, .. })) => {
-                wrong.push(format!("{}\n  is equal, though {line:?}", theirs.0));
+                wrong.push(format!("{request}\n  is equal, though {line:?}"));
             }
             (false, None) => wrong.push(format!(
-                "{}\n  theirs {}\n  ours   {}",
-                theirs.0,
-                shortened(&their_reply),
+                "{request}\n  theirs {}\n  ours   {}",
+                shortened(theirs),
                 shortened(&our_reply)
             )),
         }
     }
-    open_up(&sdk.workspace);
     eprintln!("{name}: {} requests, {equal} equal", asked.len());
     let report = wrong.join("\n");
-    let report = report.replace(sdk.workspace.to_str().unwrap(), "$WS");
     assert!(wrong.is_empty(), "{} differ:\n{report}", wrong.len());
+}
+
+/// Returns a value with digests in place of long texts and lists, to keep recordings short.
+fn abridged(json: &Json) -> Json {
+    match json {
+        Json::String(text) if text.len() > 500 => {
+            json!(format!("{} bytes, digest {}", text.len(), digest(json)))
+        }
+        Json::Array(items) if items.len() > 50 => {
+            json!(format!("{} items, digest {}", items.len(), digest(json)))
+        }
+        Json::Array(items) => items.iter().map(abridged).collect(),
+        Json::Object(object) => {
+            let fields = object.iter();
+            Json::Object(
+                fields
+                    .map(|(name, value)| (name.clone(), abridged(value)))
+                    .collect(),
+            )
+        }
+        other => other.clone(),
+    }
+}
+
+/// The recordings are replaced when the client is: `make record`.
+#[test]
+fn the_recordings_are_of_the_installed_client() {
+    let folder = root().join("tests/native");
+    let corpora = std::fs::read_dir(folder).unwrap();
+    let names = corpora.filter_map(|entry| {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        name.strip_suffix(".json").map(str::to_owned)
+    });
+    if recordings::is_recording() {
+        return;
+    }
+    for name in names.chain(["messages".into()]) {
+        let (recorded, _) = recordings::load(&name);
+        let installed = recordings::client_version();
+        assert_eq!(
+            recorded, installed,
+            "{name}: the official client is another version than the recorded one; run `make record`"
+        );
+    }
 }
 
 fn shortened(json: &Json) -> String {
@@ -354,6 +445,12 @@ async fn what_may_not_be_touched_compares_equal() {
     use std::os::unix::process::CommandExt as _;
     const NOBODY: u32 = 65_534;
     if rustix::process::geteuid().is_root() {
+        if recordings::is_recording() {
+            use std::os::unix::fs::PermissionsExt as _;
+            let file = recordings::file("closed");
+            std::fs::write(&file, "").unwrap();
+            std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o666)).unwrap();
+        }
         let run = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
@@ -478,7 +575,7 @@ async fn fetches_compare_equal() {
         private_fetch: Leave::Allowed,
         ..Policy::default()
     };
-    compare_steps("fetch", steps, policy).await;
+    compare_steps("fetch", steps, policy, Some(&pages)).await;
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use test_support::binary;
 use test_support::official_client::OfficialClient;
 use test_support::processes::is_running;
 use test_support::rpc_session::RpcSession;
-use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::scenario::{CONTEXT, exec, inline, runs, value};
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{Simulator, Transport};
 use test_support::wait::until;
@@ -80,10 +80,14 @@ fn what_we_start_cannot_read_the_key_from_us() {
     write(&root, "home/.cursor/mcp.json", &servers.to_string());
     fs::create_dir(root.join("ws")).unwrap();
     let command = exec(
-        &format!(
-            r#"{{ shellArgs = {{ command = "{}", workingDirectory = "{here}/ws", toolCallId = "a", parsingResult = {{}} }} }}"#,
-            probe("shell")
-        ),
+        &inline(&json!({
+            "shellArgs": {
+                "command": probe("shell").to_string(),
+                "workingDirectory": format!("{here}/ws"),
+                "toolCallId": "a",
+                "parsingResult": {},
+            },
+        })),
         "{ shellResult = { success = {} } }",
     );
     let simulator = runs(&[format!("{CONTEXT}, {command}")]);
@@ -191,35 +195,43 @@ fn refused(path: &str) -> Vec<String> {
     let why = r#"{ "$contains" = "keeps credentials" }"#;
     vec![
         exec(
-            &format!(r#"{{ readArgs = {{ path = "{path}/login.json", toolCallId = "a" }} }}"#),
-            &format!("{{ readResult = {{ rejected = {{ reason = {why} }} }} }}"),
-        ),
-        exec(
-            &format!(r#"{{ piReadArgs = {{ path = "{path}/gateway-token" }} }}"#),
-            &format!("{{ piReadResult = {{ error = {{ error = {why} }} }} }}"),
-        ),
-        exec(
-            &format!(r#"{{ piGrepArgs = {{ pattern = "crsr", path = "{path}" }} }}"#),
-            &format!("{{ piGrepResult = {{ error = {{ error = {why} }} }} }}"),
-        ),
-        exec(
-            &format!(r#"{{ lsArgs = {{ path = "{path}", toolCallId = "b" }} }}"#),
-            &format!("{{ lsResult = {{ rejected = {{ reason = {why} }} }} }}"),
-        ),
-        exec(
-            &format!(r#"{{ piLsArgs = {{ path = "{path}" }} }}"#),
-            &format!("{{ piLsResult = {{ error = {{ error = {why} }} }} }}"),
-        ),
-        exec(
-            &format!(
-                r#"{{ writeArgs = {{ path = "{path}/gateway-token", fileText = "chosen-by-the-model", toolCallId = "c" }} }}"#
+            &inline(
+                &json!({"readArgs": {"path": format!("{path}/login.json"), "toolCallId": "a"}}),
             ),
-            &format!("{{ writeResult = {{ permissionDenied = {{ error = {why} }} }} }}"),
+            &inline(&json!({"readResult": {"rejected": {"reason": value(why)}}})),
         ),
         exec(
-            &format!(r#"{{ deleteArgs = {{ path = "{path}/login.json", toolCallId = "d" }} }}"#),
-            &format!(
-                "{{ deleteResult = {{ permissionDenied = {{ clientVisibleError = {why} }} }} }}"
+            &inline(&json!({"piReadArgs": {"path": format!("{path}/gateway-token")}})),
+            &inline(&json!({"piReadResult": {"error": {"error": value(why)}}})),
+        ),
+        exec(
+            &inline(&json!({"piGrepArgs": {"pattern": "crsr", "path": path.to_string()}})),
+            &inline(&json!({"piGrepResult": {"error": {"error": value(why)}}})),
+        ),
+        exec(
+            &inline(&json!({"lsArgs": {"path": path.to_string(), "toolCallId": "b"}})),
+            &inline(&json!({"lsResult": {"rejected": {"reason": value(why)}}})),
+        ),
+        exec(
+            &inline(&json!({"piLsArgs": {"path": path.to_string()}})),
+            &inline(&json!({"piLsResult": {"error": {"error": value(why)}}})),
+        ),
+        exec(
+            &inline(&json!({
+                "writeArgs": {
+                    "path": format!("{path}/gateway-token"),
+                    "fileText": "chosen-by-the-model",
+                    "toolCallId": "c",
+                },
+            })),
+            &inline(&json!({"writeResult": {"permissionDenied": {"error": value(why)}}})),
+        ),
+        exec(
+            &inline(
+                &json!({"deleteArgs": {"path": format!("{path}/login.json"), "toolCallId": "d"}}),
+            ),
+            &inline(
+                &json!({"deleteResult": {"permissionDenied": {"clientVisibleError": value(why)}}}),
             ),
         ),
     ]
@@ -247,10 +259,7 @@ fn credentials_are_out_of_the_models_reach() {
     steps.extend(refused(home.join("innocent").to_str().unwrap()));
     let own = home.join(".pi/agent/auth.json");
     steps.push(exec(
-        &format!(
-            r#"{{ readArgs = {{ path = "{}", toolCallId = "e" }} }}"#,
-            own.display()
-        ),
+        &inline(&json!({"readArgs": {"path": own.display().to_string(), "toolCallId": "e"}})),
         r#"{ readResult = { rejected = { reason = { "$contains" = "keeps credentials" } } } }"#,
     ));
     steps.push(exec(
@@ -304,7 +313,9 @@ fn credentials_are_out_of_the_models_reach() {
 
 fn write_step(path: &str, expect: &str) -> String {
     exec(
-        &format!(r#"{{ writeArgs = {{ path = "{path}", fileText = "x", toolCallId = "a" }} }}"#),
+        &inline(
+            &json!({"writeArgs": {"path": path.to_string(), "fileText": "x", "toolCallId": "a"}}),
+        ),
         expect,
     )
 }
@@ -337,15 +348,15 @@ fn what_other_programs_run_is_not_written() {
     steps.extend([
         exec(
             r#"{ deleteArgs = { path = "$WS/.git/config", toolCallId = "b" } }"#,
-            &format!("{{ deleteResult = {{ permissionDenied = {{ clientVisibleError = {why} }} }} }}"),
+            &inline(&json!({"deleteResult": {"permissionDenied": {"clientVisibleError": value(why)}}})),
         ),
         exec(
             r#"{ piWriteArgs = { path = "@.git/hooks/pre-commit", content = "x" } }"#,
-            &format!("{{ piWriteResult = {{ error = {{ error = {why} }} }} }}"),
+            &inline(&json!({"piWriteResult": {"error": {"error": value(why)}}})),
         ),
         exec(
             r#"{ piEditArgs = { path = ".git/config", edits = [{ oldText = "bare = false", newText = "fsmonitor = x" }] } }"#,
-            &format!("{{ piEditResult = {{ error = {{ error = {why} }} }} }}"),
+            &inline(&json!({"piEditResult": {"error": {"error": value(why)}}})),
         ),
         write_step("$WS/src/new.rs", "{ writeResult = { success = {} } }"),
     ]);
@@ -402,7 +413,7 @@ fn dotfiles_of_a_home_that_is_the_workspace_are_not_written() {
 fn the_hosts_tools_are_not_asked_to_write_what_is_protected() {
     let sdk = OfficialClient::new();
     let why = r#"{ "$contains" = "PI_CURSOR_PROTECTED_PATHS" }"#;
-    let rejected = format!("{{ writeResult = {{ rejected = {{ reason = {why} }} }} }}");
+    let rejected = inline(&json!({"writeResult": {"rejected": {"reason": value(why)}}}));
     let state = sdk.home.path().canonicalize().unwrap().join("state");
     fs::create_dir(&state).unwrap();
     let steps = [
@@ -411,17 +422,16 @@ fn the_hosts_tools_are_not_asked_to_write_what_is_protected() {
         write_step(".pi/extensions/evil.ts", &rejected),
         exec(
             r#"{ piWriteArgs = { path = "@.envrc", content = "x" } }"#,
-            &format!("{{ piWriteResult = {{ error = {{ error = {why} }} }} }}"),
+            &inline(&json!({"piWriteResult": {"error": {"error": value(why)}}})),
         ),
         exec(
             r#"{ deleteArgs = { path = "$WS/.git/config", toolCallId = "b" } }"#,
-            &format!("{{ deleteResult = {{ rejected = {{ reason = {why} }} }} }}"),
+            &inline(&json!({"deleteResult": {"rejected": {"reason": value(why)}}})),
         ),
         exec(
-            &format!(
-                r#"{{ readArgs = {{ path = "{}/login.json", toolCallId = "c" }} }}"#,
-                state.display()
-            ),
+            &inline(&json!({
+                "readArgs": {"path": format!("{}/login.json", state.display()), "toolCallId": "c"},
+            })),
             r#"{ readResult = { rejected = { reason = { "$contains" = "keeps credentials" } } } }"#,
         ),
         write_step("$WS/b.txt", "{ writeResult = { success = {} } }"),
@@ -437,7 +447,11 @@ fn the_hosts_tools_are_not_asked_to_write_what_is_protected() {
             .iter()
             .map(|name| ((*name).to_owned(), json!({"type": "string"})))
             .collect();
-        json!({"name": name, "description": name, "parameters": {"type": "object", "properties": arguments}})
+        json!({
+            "name": name,
+            "description": name,
+            "parameters": {"type": "object", "properties": arguments},
+        })
     };
     talk.tools = vec![
         tool("read", &["path", "offset", "limit"]),
@@ -510,7 +524,9 @@ fn a_diff_runs_nothing_that_a_submodule_configures() {
     fs::remove_file(&ran).unwrap();
     let diff = |format: &str| {
         exec(
-            &format!(r#"{{ gitDiffRequest = {{ baseRef = "HEAD", outputFormat = "{format}" }} }}"#),
+            &inline(
+                &json!({"gitDiffRequest": {"baseRef": "HEAD", "outputFormat": format.to_string()}}),
+            ),
             "{ gitDiffResponse = {} }",
         )
     };
@@ -532,7 +548,7 @@ fn a_diff_runs_nothing_that_a_submodule_configures() {
 
 /// A state folder that other users may write to, or a token file that is a pipe, is rejected.
 #[test]
-fn a_state_folder_open_to_others_is_not_used_and_the_doctor_says_so() {
+fn a_state_folder_open_to_others_is_not_used_and_the_doctor_reports_it() {
     let place = tempfile::tempdir().unwrap();
     let state = place.path().join("state");
     fs::create_dir(&state).unwrap();

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value as Json, json};
 
 use test_support::official_client::{McpHttpServer, OfficialClient, PNG, mcp_mortal, mcp_stdio};
-use test_support::scenario::{CONTEXT, END, call, calls, exec, playing, runs, said, text};
+use test_support::scenario::{
+    CONTEXT, END, call, calls, exec, inline, playing, runs, said, text, value,
+};
 use test_support::simulator::{Recording, Transport};
 use test_support::workspace::{talk, write};
 
@@ -92,7 +94,7 @@ const FILES: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn rules_and_skills_are_told_as_the_official_client_tells_them() {
+async fn rules_and_skills_are_sent_as_the_official_client_sends_them() {
     let sdk = OfficialClient::new();
     for (path, text) in FILES {
         write(&sdk.workspace, path, text);
@@ -130,7 +132,7 @@ async fn rules_and_skills_are_told_as_the_official_client_tells_them() {
 }
 
 #[test]
-fn servers_are_called_and_the_dead_and_slow_hold_nobody_up() {
+fn servers_are_called_and_dead_or_slow_ones_delay_nothing() {
     let sdk = OfficialClient::new();
     let web = McpHttpServer::start(&sdk);
     let pipe = sdk.home.path().join("alive");
@@ -162,7 +164,14 @@ fn servers_are_called_and_the_dead_and_slow_hold_nobody_up() {
         echo("local"),
         echo("web"),
         call("local", "fail", "{}", r#"{ success = { isError = true, content = [ { text = { text = "deliberate failure" } } ] } }"#),
-        call("local", "image", "{}", &format!(r#"{{ success = {{ content = [ {{ text = {{ text = "an image" }} }}, {{ image = {{ mimeType = "image/png", data = "{PNG}" }} }} ] }} }}"#)),
+        call("local", "image", "{}", &inline(&json!({
+            "success": {
+                "content": [
+                    {"text": {"text": "an image"}},
+                    {"image": {"mimeType": "image/png", "data": PNG.to_string()}},
+                ],
+            },
+        }))),
         call("local", "nothing", "{}", r#"{ toolNotFound = { name = "local-nothing", availableTools = [ "local-echo", "local-fail", "local-image" ] } }"#),
         call("dead", "echo", "{}", r#"{ error = { error = { "$contains" = "could not be connected" } } }"#),
         call("gone", "echo", "{}", r#"{ error = { error = { "$contains" = "cannot be started" } } }"#),
@@ -220,7 +229,11 @@ fn servers_are_called_and_the_dead_and_slow_hold_nobody_up() {
     assert_eq!(names(&context["tools"]), all);
     assert_eq!(
         context["mcpInstructions"][0],
-        json!({"serverName": "local", "serverIdentifier": "local", "instructions": "oracle mcp instructions"})
+        json!({
+            "serverName": "local",
+            "serverIdentifier": "local",
+            "instructions": "oracle mcp instructions",
+        })
     );
     let descriptors = context["mcpMetaToolOptions"]["mcpDescriptors"]
         .as_array()
@@ -245,7 +258,7 @@ fn servers_are_called_and_the_dead_and_slow_hold_nobody_up() {
 }
 
 #[test]
-fn a_server_that_dies_is_connected_anew_and_new_tools_are_told() {
+fn a_server_that_dies_is_reconnected_and_new_tools_are_offered() {
     let sdk = OfficialClient::new();
     let home = sdk.home.path();
     let mut once = mcp_mortal(&home.join("once"));
@@ -328,7 +341,7 @@ fn a_server_that_dies_is_connected_anew_and_new_tools_are_told() {
 }
 
 #[test]
-fn a_hook_that_says_no_is_obeyed() {
+fn a_hook_that_denies_is_obeyed() {
     let sdk = OfficialClient::new();
     let script = r#"input=$(cat)
 case "$input" in
@@ -348,15 +361,19 @@ esac
     let theirs = json!({"version": 1, "hooks": {"preToolUse": [{"command": "touch ran", "matcher": "^Grep$"}]}});
     write(&sdk.workspace, ".cursor/hooks.json", &theirs.to_string());
     write(&sdk.workspace, "secret.txt", "CLASSIFIED\n");
-    let no = |part: &str| format!(r#"{{ "$contains" = "blocked by a hook: {part}" }}"#);
+    let no = |part: &str| inline(&json!({"$contains": format!("blocked by a hook: {part}")}));
     let steps = [
         CONTEXT.to_owned(),
         exec(
             r#"{ shellArgs = { command = "touch forbidden", workingDirectory = "$WS", toolCallId = "a" } }"#,
-            &format!(
-                r#"{{ shellResult = {{ rejected = {{ command = "touch forbidden", reason = {} }} }} }}"#,
-                no("not that command")
-            ),
+            &inline(&json!({
+                "shellResult": {
+                    "rejected": {
+                        "command": "touch forbidden",
+                        "reason": value(no("not that command")),
+                    },
+                },
+            })),
         ),
         exec(
             r#"{ shellStreamArgs = { command = "echo allowed", workingDirectory = "$WS", toolCallId = "b" } }"#,
@@ -364,10 +381,7 @@ esac
         ),
         exec(
             r#"{ readArgs = { path = "$WS/secret.txt", toolCallId = "c" } }"#,
-            &format!(
-                r#"{{ readResult = {{ rejected = {{ reason = {} }} }} }}"#,
-                no("classified")
-            ),
+            &inline(&json!({"readResult": {"rejected": {"reason": value(no("classified"))}}})),
         ),
         exec(
             r#"{ readArgs = { path = "$WS/a.txt", toolCallId = "d" } }"#,
@@ -379,10 +393,9 @@ esac
         ),
         exec(
             r#"{ deleteArgs = { path = "$WS/a.txt", toolCallId = "e" } }"#,
-            &format!(
-                r#"{{ deleteResult = {{ rejected = {{ reason = {} }} }} }}"#,
-                no("the hook failed with exit code 1")
-            ),
+            &inline(&json!({
+                "deleteResult": {"rejected": {"reason": value(no("the hook failed with exit code 1"))}},
+            })),
         ),
         exec(
             r#"{ grepArgs = { pattern = "alpha", toolCallId = "f" } }"#,
@@ -396,10 +409,7 @@ esac
             "look",
             "{}",
             "",
-            &format!(
-                r#"{{ permissionDenied = {{ error = {} }} }}"#,
-                no("no looking")
-            ),
+            &inline(&json!({"permissionDenied": {"error": value(no("no looking"))}})),
         ),
         calls("other", "{}", "", &text("seen")),
     ];
@@ -428,7 +438,7 @@ esac
 }
 
 #[test]
-fn hooks_in_a_shape_nobody_knows_guard_what_they_are_for() {
+fn hooks_of_an_unknown_shape_still_guard_their_event() {
     let sdk = OfficialClient::new();
     // An object where a list is expected.
     let hooks = r#"{"version": 1, "hooks": {"beforeShellExecution": {"command": "exit 2"}}}"#;

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use test_support::debug_log::{fields, logged, state};
 use test_support::in_process::{CancelAfter, END, InProcessSession, opened, simulating};
 use test_support::rpc_session::{RpcSession, ToolCall, tool};
-use test_support::scenario::script;
+use test_support::scenario::{Steps, script};
 use test_support::wait::until;
 
 /// The first eight hex digits of sha256("bridge:s").
@@ -23,12 +23,13 @@ fn talk(simulator: &test_support::simulator::Simulator, env: &[(&str, &str)]) ->
 
 /// A parked run that reached its time limit is logged.
 #[test]
-fn a_run_that_waited_too_long_is_told() {
-    let first = format!(
-        r#"{}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ expect_cancel = true }}"#,
-        opened("look", "a")
-    );
-    let second = format!(r#"{{ text = "It is 42." }}, {END}"#);
+fn a_run_that_waited_too_long_is_logged() {
+    let first = Steps::new()
+        .then(opened("look", "a"))
+        .step(json!({"expect_client": {"conversationAction": {"cancelAction": {}}}}))
+        .step(json!({"expect_cancel": true}))
+        .build();
+    let second = Steps::new().text("It is 42.").then(END).build();
     let simulator = script(&[&first, &second]);
     let folder = tempfile::tempdir().unwrap();
     let [place, log] = state(&folder);
@@ -48,16 +49,20 @@ fn a_run_that_waited_too_long_is_told() {
 
 /// A run that was lost with a checkpoint, and the turn that recovered it, are logged.
 #[test]
-fn a_run_that_died_in_a_pause_and_its_comeback_are_told() {
+fn a_run_lost_in_a_pause_and_its_recovery_are_logged() {
     let folder = tempfile::tempdir().unwrap();
     let parked = folder.path().join("parked");
-    let first = format!(
-        r#"{}, {{ checkpoint = "auto" }}, {{ expect_file = "{}" }}, {{ cut = true }}"#,
-        opened("look", "a"),
-        parked.display()
-    );
-    let second =
-        format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "It is 42." }}, {END}"#);
+    let first = Steps::new()
+        .then(opened("look", "a"))
+        .checkpoint()
+        .step(json!({"expect_file": parked.display().to_string()}))
+        .step(json!({"cut": true}))
+        .build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .text("It is 42.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &second]);
     let mut talk = talk(&simulator, &state(&folder));
     let call: ToolCall = talk.say("go").calls[0].clone();
@@ -81,7 +86,7 @@ fn a_run_that_died_in_a_pause_and_its_comeback_are_told() {
 
 /// A stream that makes no progress for too long is logged.
 #[test]
-fn a_stream_that_is_given_up_is_told() {
+fn an_abandoned_stream_is_logged() {
     let nothing = r#"{ delay_ms = 200 }, { text = "" }, "#.repeat(30);
     let simulator = script(&[&format!("{nothing} {END}")]);
     let folder = tempfile::tempdir().unwrap();
@@ -120,7 +125,7 @@ impl Write for Lines {
 
 /// A stream that sends nothing at all times out sooner and is logged by the same event.
 #[tokio::test]
-async fn a_mute_stream_is_told_as_an_idle_one() {
+async fn a_mute_stream_is_logged_as_an_idle_one() {
     let lines = Lines::default();
     let writer = lines.clone();
     let log = tracing_subscriber::fmt()

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value as Json, json};
 
 use test_support::binary;
-use test_support::scenario::playing;
+use test_support::scenario::{Steps, playing};
 use test_support::simulator::{Simulator, Transport};
 
 /// Must never be found in a log. Chosen so that no pattern of the scrubber matches them.
@@ -192,10 +192,16 @@ fn a_turn_is_logged_without_a_word_of_it() {
 }
 
 #[test]
-fn what_the_server_says_of_a_prompt_is_not_logged() {
-    let steps = format!(
-        r#"{{ end = {{ code = "invalid_argument", message = "bad: {PROMPT}", retryable = false }} }}"#
-    );
+fn prompts_quoted_in_server_errors_are_not_logged() {
+    let steps = Steps::new()
+        .step(json!({
+            "end": {
+                "code": "invalid_argument",
+                "message": format!("bad: {PROMPT}"),
+                "retryable": false,
+            },
+        }))
+        .build();
     let simulator = playing(Transport::Http1, &steps);
     let place = Place::new(Some(&simulator)).with("PI_CURSOR_PROVIDER_DEBUG", "1");
     let path = told(&place.turn("go"));
@@ -219,7 +225,7 @@ fn deltas_are_counted_not_logged() {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_stops_nobody() {
+fn a_log_that_cannot_be_written_stops_nothing() {
     let simulator = Simulator::start(Transport::Http1);
     for place in [".", "no/such/folder/log.jsonl", "/dev/full"] {
         let place = Place::new(Some(&simulator)).with("PI_CURSOR_PROVIDER_DEBUG_FILE", place);
@@ -338,7 +344,7 @@ fn a_log_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn the_checkup_tells_settings_and_no_secrets() {
+fn the_doctor_prints_settings_and_no_secrets() {
     let place = Place::new(None)
         .with("CURSOR_API_KEY", KEY)
         .with("HTTPS_PROXY", "http://user:pa55word@127.0.0.1:1")

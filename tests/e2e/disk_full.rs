@@ -1,11 +1,12 @@
 //! A full disk.
 
+use serde_json::json;
 use std::fs;
 use std::process::Command;
 
 use test_support::binary;
 use test_support::rpc_session::RpcSession;
-use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::scenario::{CONTEXT, exec, inline, runs};
 use test_support::sidecar::SidecarProcess;
 
 #[test]
@@ -13,10 +14,13 @@ fn a_write_that_does_not_fit_leaves_the_old_file_as_it_was() {
     let workspace = tempfile::tempdir().unwrap();
     let file = workspace.path().join("precious.txt");
     fs::write(&file, "old\n").unwrap();
-    let write = format!(
-        r#"{{ writeArgs = {{ path = "$WS/precious.txt", fileText = "{}", toolCallId = "a" }} }}"#,
-        "new ".repeat(200_000)
-    );
+    let write = inline(&json!({
+        "writeArgs": {
+            "path": "$WS/precious.txt",
+            "fileText": ("new ".repeat(200_000)).to_string(),
+            "toolCallId": "a",
+        },
+    }));
     let refused = r#"{ writeResult = { error = { error = { "$contains" = "EFBIG" } } } }"#;
     let simulator = runs(&[format!("{CONTEXT}, {}", exec(&write, refused))]);
     // Limits files to 200 KiB; writes beyond that fail with EFBIG because the signal is ignored.

@@ -13,7 +13,7 @@ use test_support::fault_proxy::{FaultPlan, WireFault};
 use test_support::pi_retry_rules::is_retryable;
 use test_support::processes::{children, exists, is_running};
 use test_support::rpc_session::{RpcSession, TurnOutcome};
-use test_support::scenario::{END, script};
+use test_support::scenario::{END, Steps, script};
 use test_support::simulator::{Simulator, Transport};
 use test_support::wait::until;
 
@@ -80,9 +80,14 @@ fn the_same_request_is_worked_on_once() {
             "line\nline\n",
         ),
     ] {
-        let run = format!(
-            r#"{CONTEXT}, {steps}, {READ}, {{ delay_ms = 1000 }}, {{ text = "done" }}, {END}"#
-        );
+        let run = Steps::new()
+            .then(CONTEXT)
+            .then(&steps)
+            .then(READ)
+            .delay_ms(1000)
+            .text("done")
+            .then(END)
+            .build();
         let (log, taken, _) = played(&[run]);
         assert_eq!(
             (taken.text.as_str(), taken.stop.as_str()),
@@ -100,14 +105,21 @@ fn a_command_that_was_answered_is_not_run_again() {
     // include its result, and with none.
     for before in ["{ checkpoint = \"auto\" },", ""] {
         for after in [LATE, &LATE.repeat(2), ""] {
-            let first = format!(
-                "{CONTEXT}, {before} {}, {after} {READ}, {{ reset = \"internal_error\" }}",
-                asked("call-1")
-            );
-            let again = format!(
-                "{CONTEXT}, {}, {{ text = \"done\" }}, {{ usage = {{}} }}, {{ end = true }}",
-                asked("call-2")
-            );
+            let first = Steps::new()
+                .then(CONTEXT)
+                .then(before)
+                .then(asked("call-1"))
+                .then(after)
+                .then(READ)
+                .reset("internal_error")
+                .build();
+            let again = Steps::new()
+                .then(CONTEXT)
+                .then(asked("call-2"))
+                .text("done")
+                .usage()
+                .end()
+                .build();
             let (log, taken, simulator) = played(&[first, again]);
             let at = format!("{before}/{after}");
             assert_eq!(
@@ -129,14 +141,21 @@ fn another_command_is_run_and_so_is_the_same_after_it() {
         .replace("echo line", "echo other")
         .replace("line\\n", "other\\n")
         .replace("ID", "b");
-    let first = format!(
-        "{CONTEXT}, {{ checkpoint = \"auto\" }}, {}, {READ}, {{ reset = \"internal_error\" }}",
-        COMMAND.replace("ID", "a")
-    );
-    let again = format!(
-        "{CONTEXT}, {other}, {}, {{ text = \"done\" }}, {{ usage = {{}} }}, {{ end = true }}",
-        COMMAND.replace("ID", "c")
-    );
+    let first = Steps::new()
+        .then(CONTEXT)
+        .checkpoint()
+        .then(COMMAND.replace("ID", "a"))
+        .then(READ)
+        .reset("internal_error")
+        .build();
+    let again = Steps::new()
+        .then(CONTEXT)
+        .then(other)
+        .then(COMMAND.replace("ID", "c"))
+        .text("done")
+        .usage()
+        .end()
+        .build();
     let (log, taken, _simulator) = played(&[first, again]);
     assert_eq!(
         (taken.stop.as_str(), log.as_str()),
@@ -152,17 +171,23 @@ const BEGUN: &str = r#"{ expect_client = { execClientMessage = { id = 77, shellS
 /// error for the interrupted one.
 #[test]
 fn a_host_that_asks_again_has_nothing_done_twice() {
-    let first = format!(
-        "{CONTEXT}, {{ checkpoint = \"auto\" }}, {}, {}, {BEGUN}, {{ reset = \"internal_error\" }}",
-        COMMAND.replace("ID", "call-1"),
-        ENDLESS.replace("ID", "call-2"),
-    );
+    let first = Steps::new()
+        .then(CONTEXT)
+        .checkpoint()
+        .then(COMMAND.replace("ID", "call-1"))
+        .then(ENDLESS.replace("ID", "call-2"))
+        .then(BEGUN)
+        .reset("internal_error")
+        .build();
     let told = r#"{ expect_client = { execClientControlMessage = { throw = { id = 77 } } } }"#;
-    let again = format!(
-        "{CONTEXT}, {}, {}, {told}, {{ text = \"Looked.\" }}, {END}",
-        COMMAND.replace("ID", "call-3"),
-        ENDLESS.replace("ID", "call-4"),
-    );
+    let again = Steps::new()
+        .then(CONTEXT)
+        .then(COMMAND.replace("ID", "call-3"))
+        .then(ENDLESS.replace("ID", "call-4"))
+        .then(told)
+        .text("Looked.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &again]);
     let workspace = tempfile::tempdir().unwrap();
     let env = [("PI_CURSOR_HTTP", "2"), ("PATH", "/usr/bin:/bin")];
@@ -195,10 +220,12 @@ impl FaultPlan for Before {
 /// Without a checkpoint, a retry by the host starts another conversation from the beginning.
 #[test]
 fn nothing_is_done_twice_in_another_conversation_either() {
-    let steps = format!(
-        "{CONTEXT}, {}, {{ text = \"Did it.\" }}, {END}",
-        COMMAND.replace("ID", "call-1")
-    );
+    let steps = Steps::new()
+        .then(CONTEXT)
+        .then(COMMAND.replace("ID", "call-1"))
+        .text("Did it.")
+        .then(END)
+        .build();
     let simulator = script(&[&steps]);
     let address = simulator.url.trim_start_matches("http://").parse().unwrap();
     // After the context, the command and the text.
@@ -230,10 +257,13 @@ fn nothing_is_done_twice_in_another_conversation_either() {
 }
 
 #[test]
-fn what_cannot_be_told_again_is_not_asked_for_again_by_the_host() {
-    let first = format!(
-        r#"{CONTEXT}, {{ exec = {{ subagentArgs = {{ prompt = "look" }} }} }}, {READ}, {{ reset = "internal_error" }}"#
-    );
+fn a_call_that_cannot_be_repeated_is_not_retried_by_the_host() {
+    let first = Steps::new()
+        .then(CONTEXT)
+        .step(json!({"exec": {"subagentArgs": {"prompt": "look"}}}))
+        .then(READ)
+        .reset("internal_error")
+        .build();
     let simulator = script(&[&first]);
     let mut talk = RpcSession::new(&simulator, "once", &[("PI_CURSOR_HTTP", "2")]);
     let taken = talk.say("go");
@@ -263,14 +293,30 @@ fn busy(between: impl FnOnce(i32)) -> Busy {
     // Leaves its process group and clears its environment.
     let away = "echo $$ > away.new; mv away.new away; exec sleep 600";
     std::fs::write(folder.path().join("away.sh"), away).unwrap();
-    let behind = format!(
-        r#"{{ exec = {{ backgroundShellSpawnArgs = {{ command = "env -i setsid sh away.sh < /dev/null > /dev/null 2>&1 & {}", workingDirectory = "$WS", toolCallId = "b", skipApproval = true }} }} }}"#,
-        script("behind")
-    );
-    let front = format!(
-        r#"{{ exec = {{ shellStreamArgs = {{ command = "{}", workingDirectory = "$WS", toolCallId = "f", timeout = 600000 }} }} }}"#,
-        script("front")
-    );
+    let behind = Steps::new()
+        .step(json!({
+            "exec": {
+                "backgroundShellSpawnArgs": {
+                    "command": format!("env -i setsid sh away.sh < /dev/null > /dev/null 2>&1 & {}", script("behind")),
+                    "workingDirectory": "$WS",
+                    "toolCallId": "b",
+                    "skipApproval": true,
+                },
+            },
+        }))
+        .build();
+    let front = Steps::new()
+        .step(json!({
+            "exec": {
+                "shellStreamArgs": {
+                    "command": script("front").to_string(),
+                    "workingDirectory": "$WS",
+                    "toolCallId": "f",
+                    "timeout": 600000,
+                },
+            },
+        }))
+        .build();
     let scenario = folder.path().join("busy.toml");
     let steps = format!(
         "name = \"busy\"\n[[run]]\nsteps = [ {CONTEXT}, {behind}, {END} ]\n[[run]]\nsteps = [ {front} ]"
@@ -356,7 +402,7 @@ fn what_a_killed_sidecar_ran_ends_with_it() {
 }
 
 #[test]
-fn a_leash_that_was_lost_is_replaced_and_told_all() {
+fn a_lost_reaper_is_replaced_and_sent_everything() {
     let mut busy = busy(|sidecar| {
         let lost = leash(sidecar);
         signal(lost, Signal::KILL);

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use test_support::processes::is_running;
 use test_support::rpc_session::RpcSession;
+use test_support::scenario::Steps;
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{Simulator, Transport};
 use test_support::wait::until;
@@ -66,7 +67,7 @@ impl Busy {
         };
         let behind = step("backgroundShellSpawnArgs", "behind");
         let front = step("shellStreamArgs", "front");
-        let steps = format!("{{ exec = {{ requestContextArgs = {{}} }} }}, {behind}, {front}");
+        let steps = Steps::new().context().then(behind).then(front).build();
         let simulator = test_support::scenario::playing(Transport::Http1, &steps);
         let servers =
             json!({"mcpServers": {"s": {"command": "sh", "args": [script, here, "server"]}}});
@@ -137,7 +138,7 @@ fn a_sidecar_whose_input_ends_leaves_nothing_for_a_second() {
 }
 
 #[test]
-fn a_sidecar_that_is_told_to_exit_leaves_nothing_for_a_second() {
+fn a_sidecar_that_is_asked_to_exit_leaves_nothing_after_a_second() {
     let mut busy = Busy::new(None);
     let exit = json!({"jsonrpc": "2.0", "method": "exit"});
     busy.talk.host.say(&exit);

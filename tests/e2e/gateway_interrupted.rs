@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 use test_support::debug_log::{fields, logged};
 use test_support::gateway::{ChatClient, ChatResponse, GatewayProcess, function};
 use test_support::in_process::{END, opened};
-use test_support::scenario::{playing, script};
+use test_support::scenario::{Steps, playing, script};
 use test_support::simulator::{Simulator, Transport};
 
 /// A server that expects the cancel and then sends a checkpoint.
@@ -54,7 +54,7 @@ async fn inside(steps: &str, env: &'static [(&str, &str)]) -> (Sim, gateway::Gat
 /// A server that sends nothing: the client receives a comment every ten seconds to keep the stream
 /// alive, and the watchdog ends the turn as it does for any other host.
 #[tokio::test]
-async fn s45_a_silent_server_ends_the_stream_and_comments_keep_it_alive() {
+async fn a_silent_server_ends_the_stream_and_comments_keep_it_alive() {
     let cases: [(&str, &str, &str, usize); 2] = [
         // No output yet: the run is retried once, then cancelled.
         ("", "1", "over 2 attempts (1 retry)", 23),
@@ -67,9 +67,11 @@ async fn s45_a_silent_server_ends_the_stream_and_comments_keep_it_alive() {
         ),
     ];
     for (says, retries, ends, comments) in cases {
-        let steps = format!(
-            r#"{says} {{ delay_ms = 100000000, timeout_ms = 200000000 }}, {{ text = "Never." }}"#
-        );
+        let steps = Steps::new()
+            .then(says)
+            .step(json!({"delay_ms": 100000000, "timeout_ms": 200000000}))
+            .text("Never.")
+            .build();
         let env: &'static [(&str, &str)] = match retries {
             "1" => &[("PI_CURSOR_STREAM_IDLE_MAX_RETRIES", "1")],
             _ => &[],
@@ -120,7 +122,7 @@ async fn s45_a_silent_server_ends_the_stream_and_comments_keep_it_alive() {
 
 /// Checks the same with the real binary and the shortest timeout.
 #[tokio::test]
-async fn s45_the_watchdog_is_the_users() {
+async fn the_watchdog_follows_the_users_setting() {
     let steps = r#"{ delay_ms = 600000, timeout_ms = 700000 }, { text = "Never." }"#;
     let simulator = playing(Transport::H2c, steps);
     let env = [
@@ -149,8 +151,8 @@ async fn ended(simulator: &Simulator, runs: usize) {
 
 #[tokio::test]
 async fn a_client_that_hangs_up_takes_its_run_along() {
-    let first = format!(r#"{{ text = "Half. " }}, {CANCELLED}"#);
-    let second = format!(r#"{{ text = "Whole." }}, {END}"#);
+    let first = Steps::new().text("Half. ").then(CANCELLED).build();
+    let second = Steps::new().text("Whole.").then(END).build();
     let simulator = script(&[&first, &second]);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
@@ -166,7 +168,7 @@ async fn a_client_that_hangs_up_takes_its_run_along() {
 /// Checks the same for a client that does not stream.
 #[tokio::test]
 async fn a_client_that_does_not_wait_for_its_answer_takes_its_run_along() {
-    let steps = format!(r#"{{ text = "Half. " }}, {CANCELLED}"#);
+    let steps = Steps::new().text("Half. ").then(CANCELLED).build();
     let simulator = playing(Transport::H2c, &steps);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
@@ -184,7 +186,7 @@ async fn a_client_that_does_not_wait_for_its_answer_takes_its_run_along() {
 
 /// Turns beyond the limit are rejected until one of the active ones has ended.
 #[tokio::test]
-async fn too_many_turns_are_told_to_come_back() {
+async fn turns_over_the_limit_are_refused_with_a_retry_hint() {
     let steps = r#"{ text = "Half. " }, { expect_cancel = true, timeout_ms = 600000 }"#;
     let simulator = playing(Transport::H2c, steps);
     let gateway = GatewayProcess::start(&simulator, &[]);
@@ -216,12 +218,12 @@ async fn too_many_turns_are_told_to_come_back() {
 async fn a_lost_run_is_rebuilt_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let parked = folder.path().join("parked");
-    let first = format!(
-        r#"{}, {{ expect_file = "{}" }}, {{ cut = true }}"#,
-        opened("look", "a"),
-        parked.display()
-    );
-    let second = format!(r#"{{ text = "It says 42." }}, {END}"#);
+    let first = Steps::new()
+        .then(opened("look", "a"))
+        .step(json!({"expect_file": parked.display().to_string()}))
+        .step(json!({"cut": true}))
+        .build();
+    let second = Steps::new().text("It says 42.").then(END).build();
     let simulator = script(&[&first, &second]);
     let gateway = GatewayProcess::start(&simulator, &[("PI_CURSOR_PROVIDER_DEBUG", "1")]);
     let mut chat = gateway.chat();
@@ -277,7 +279,7 @@ async fn a_lost_run_is_rebuilt_and_counted() {
 /// exits within a bounded time.
 #[tokio::test]
 async fn a_signal_leaves_nothing() {
-    let speaks = format!(r#"{{ text = "Half. " }}, {CANCELLED}"#);
+    let speaks = Steps::new().text("Half. ").then(CANCELLED).build();
     let waits = format!("{}, {CANCELLED}", opened("look", "look"));
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     let text = format!(

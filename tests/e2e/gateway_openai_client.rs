@@ -6,16 +6,19 @@ use serde_json::{Value as Json, json};
 
 use test_support::gateway::GatewayProcess;
 use test_support::official_client::OfficialClient;
-use test_support::scenario::{END, calls, playing, text};
+use test_support::scenario::{END, Steps, calls, playing, text};
 use test_support::simulator::Transport;
 
 /// Lists the models, runs turns, executes tools, and receives an error as an error.
 #[test]
 fn the_official_client_talks_and_calls_tools() {
-    let steps = format!(
-        r#"{{ thinking = "Hm." }}, {{ text = "Let me look. " }}, {}, {{ text = "It says 42." }}, {END}"#,
-        calls("look", r#"{ q = "it" }"#, "", &text("42"))
-    );
+    let steps = Steps::new()
+        .step(json!({"thinking": "Hm."}))
+        .text("Let me look. ")
+        .then(calls("look", r#"{ q = "it" }"#, "", &text("42")))
+        .text("It says 42.")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let output = OfficialClient::new()

@@ -7,14 +7,19 @@ use serde_json::{Value as Json, json};
 
 use test_support::binary;
 use test_support::gateway::{ChatResponse, GatewayProcess};
-use test_support::scenario::{END, playing, script};
+use test_support::scenario::{END, Steps, playing, script};
 use test_support::simulator::{Simulator, Transport};
 
 #[tokio::test]
-async fn words_come_as_they_are_said_or_whole() {
-    let steps = format!(
-        r#"{{ thinking = "Let me " }}, {{ thinking = "see." }}, {{ thinking_done = 10 }}, {{ text = "It says " }}, {{ text = "42." }}, {END}"#
-    );
+async fn text_is_streamed_or_returned_whole() {
+    let steps = Steps::new()
+        .step(json!({"thinking": "Let me "}))
+        .step(json!({"thinking": "see."}))
+        .step(json!({"thinking_done": 10}))
+        .text("It says ")
+        .text("42.")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let gateway = GatewayProcess::start(&simulator, &[]);
     for stream in [true, false] {
@@ -47,9 +52,8 @@ async fn words_come_as_they_are_said_or_whole() {
 }
 
 #[tokio::test]
-async fn pictures_and_a_developers_words_go_along() {
-    let steps =
-        format!(r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ text = "Seen." }}, {END}"#);
+async fn images_and_developer_messages_are_sent() {
+    let steps = Steps::new().context().text("Seen.").then(END).build();
     let simulator = playing(Transport::H2c, &steps);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
@@ -91,11 +95,16 @@ async fn models_are_listed_with_their_windows() {
 }
 
 #[tokio::test]
-async fn what_follows_goes_on_from_the_checkpoint() {
-    let first = format!(r#"{{ text = "One. " }}, {END}"#);
-    let second = format!(
-        r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = "and on" }} }} }} }} }}, {{ text = "Two." }}, {END}"#
-    );
+async fn a_follow_up_continues_from_the_checkpoint() {
+    let first = Steps::new().text("One. ").then(END).build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .step(json!({
+            "expect_request": {"action": {"userMessageAction": {"userMessage": {"text": "and on"}}}},
+        }))
+        .text("Two.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &second, &second.replace("and on", "still on")]);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
@@ -114,9 +123,13 @@ async fn what_follows_goes_on_from_the_checkpoint() {
 /// A client that retries after an error continues the same conversation.
 #[tokio::test]
 async fn what_failed_can_be_asked_for_again() {
-    let first = format!(r#"{{ text = "One." }}, {END}"#);
+    let first = Steps::new().text("One.").then(END).build();
     let fails = r#"{ text = "Half. " }, { cut = true }"#;
-    let third = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Two." }}, {END}"#);
+    let third = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Two.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, fails, &third]);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
@@ -132,7 +145,7 @@ async fn what_failed_can_be_asked_for_again() {
 
 /// A gateway that cannot start reports the reason.
 #[test]
-fn a_taken_port_and_a_weak_token_are_said() {
+fn a_taken_port_and_a_weak_token_are_reported() {
     let simulator = Simulator::responder(Transport::H2c);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let port = gateway.port().to_string();
@@ -225,7 +238,7 @@ async fn strangers_are_turned_away() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_request_is_said() {
+async fn an_invalid_request_is_answered_with_its_reason() {
     let simulator = Simulator::responder(Transport::H2c);
     let own = [("CURSOR_SIDECAR_GATEWAY_TOKEN", "a-token-of-my-own")];
     let gateway = GatewayProcess::start(&simulator, &own);
@@ -266,7 +279,7 @@ async fn what_is_wrong_with_a_request_is_said() {
 }
 
 #[tokio::test]
-async fn without_a_key_the_ways_to_give_one_are_said() {
+async fn without_a_key_the_ways_to_set_one_are_printed() {
     let gateway = GatewayProcess::launch(&[("CURSOR_BACKEND_URL", "http://127.0.0.1:9")]);
     let mut chat = gateway.chat();
     let told = chat.say("go").await;
@@ -286,9 +299,18 @@ async fn without_a_key_the_ways_to_give_one_are_said() {
 #[tokio::test]
 async fn cursors_errors_have_their_own_status() {
     let fails = |error: &str, code: &str| {
-        format!(
-            r#"{{ end = {{ code = "{code}", message = "Error", error = "{error}", title = "T", detail = "D.", retryable = false }} }}"#
-        )
+        Steps::new()
+            .step(json!({
+                "end": {
+                    "code": code.to_string(),
+                    "message": "Error",
+                    "error": error.to_string(),
+                    "title": "T",
+                    "detail": "D.",
+                    "retryable": false,
+                },
+            }))
+            .build()
     };
     let cases = [
         (
@@ -325,10 +347,10 @@ async fn cursors_errors_have_their_own_status() {
         }
     }
     // After the first text, an error is sent as an event.
-    let steps = format!(
-        r#"{{ text = "Half. " }}, {}"#,
-        fails("ERROR_RATE_LIMITED", "resource_exhausted")
-    );
+    let steps = Steps::new()
+        .text("Half. ")
+        .then(fails("ERROR_RATE_LIMITED", "resource_exhausted"))
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let told = gateway.chat().say("go").await;

@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use test_support::gateway::{GatewayProcess, function};
 use test_support::in_process::opened;
-use test_support::scenario::{END, calls, playing, script, text};
+use test_support::scenario::{END, Steps, calls, playing, script, text};
 use test_support::simulator::{Recording, Transport};
 
 /// The text results of a run's calls, as the server received them.
@@ -21,11 +21,13 @@ fn results(recording: &Recording, run: u64) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_call_ends_the_answer_and_its_result_goes_on_with_the_run() {
-    let steps = format!(
-        r#"{{ text = "Let me look. " }}, {}, {{ text = "It says 42." }}, {END}"#,
-        calls("look", r#"{ q = "it" }"#, "", &text("42"))
-    );
+async fn a_call_ends_the_answer_and_its_result_resumes_the_run() {
+    let steps = Steps::new()
+        .text("Let me look. ")
+        .then(calls("look", r#"{ q = "it" }"#, "", &text("42")))
+        .text("It says 42.")
+        .then(END)
+        .build();
     for stream in [true, false] {
         let simulator = playing(Transport::H2c, &steps);
         let gateway = GatewayProcess::start(&simulator, &[]);
@@ -60,12 +62,14 @@ async fn a_call_ends_the_answer_and_its_result_goes_on_with_the_run() {
 
 #[tokio::test]
 async fn three_calls_side_by_side() {
-    let steps = format!(
-        r#"{}, {}, {}, {{ await = ["a", "b", "c"] }}, {{ text = "done" }}, {END}"#,
-        calls("a", "{}", r#"open = true, name = "a","#, &text("A")),
-        calls("b", "{}", r#"open = true, name = "b","#, &text("B")),
-        calls("c", "{}", r#"open = true, name = "c","#, &text("C")),
-    );
+    let steps = Steps::new()
+        .then(calls("a", "{}", r#"open = true, name = "a","#, &text("A")))
+        .then(calls("b", "{}", r#"open = true, name = "b","#, &text("B")))
+        .then(calls("c", "{}", r#"open = true, name = "c","#, &text("C")))
+        .wait_for(&["a", "b", "c"])
+        .text("done")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
@@ -95,12 +99,14 @@ async fn three_calls_side_by_side() {
 /// Two clients with the same prompt, first message and tools have separate runs, and each result
 /// reaches the run that asked for it.
 #[tokio::test]
-async fn s51_two_clients_that_say_the_same_share_nothing() {
-    let steps = format!(
-        r#"{}, {{ await = ["look"] }}, {{ text = "Done." }}, {END}"#,
-        opened("look", "look")
-    );
-    let next = format!(r#"{{ text = "On." }}, {END}"#);
+async fn two_clients_that_say_the_same_share_nothing() {
+    let steps = Steps::new()
+        .then(opened("look", "look"))
+        .wait_for(&["look"])
+        .text("Done.")
+        .then(END)
+        .build();
+    let next = Steps::new().text("On.").then(END).build();
     let simulator = script(&[&steps, &next]);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let mut clients = [gateway.chat(), gateway.chat()];
@@ -134,8 +140,8 @@ async fn s51_two_clients_that_say_the_same_share_nothing() {
 /// Without calls, complete histories can be identical: then each request starts a new conversation
 /// from its history.
 #[tokio::test]
-async fn s51_histories_that_cannot_be_told_apart_are_told_anew() {
-    let steps = format!(r#"{{ text = "The same." }}, {END}"#);
+async fn indistinguishable_histories_are_sent_again() {
+    let steps = Steps::new().text("The same.").then(END).build();
     let simulator = playing(Transport::H2c, &steps);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let mut clients = [gateway.chat(), gateway.chat()];
@@ -159,10 +165,12 @@ async fn s51_histories_that_cannot_be_told_apart_are_told_anew() {
 /// A client may ask for a title under its session's name while the session waits for a tool.
 #[tokio::test]
 async fn a_question_beside_a_session_leaves_its_run_alone() {
-    let steps = format!(
-        r#"{}, {{ await = ["look"] }}, {{ text = "Done." }}, {END}"#,
-        opened("look", "look")
-    );
+    let steps = Steps::new()
+        .then(opened("look", "look"))
+        .wait_for(&["look"])
+        .text("Done.")
+        .then(END)
+        .build();
     let simulator = script(&[&steps]);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
@@ -183,12 +191,14 @@ async fn a_question_beside_a_session_leaves_its_run_alone() {
 
 /// A user message instead of a tool result continues the conversation that waits for the result.
 #[tokio::test]
-async fn words_instead_of_a_result_belong_to_the_same_conversation() {
-    let first = format!(
-        r#"{}, {{ await = ["look"] }}, {{ text = "Stopped." }}, {END}"#,
-        opened("look", "look")
-    );
-    let second = format!(r#"{{ text = "On." }}, {END}"#);
+async fn a_message_instead_of_a_result_belongs_to_the_same_conversation() {
+    let first = Steps::new()
+        .then(opened("look", "look"))
+        .wait_for(&["look"])
+        .text("Stopped.")
+        .then(END)
+        .build();
+    let second = Steps::new().text("On.").then(END).build();
     let simulator = script(&[&first, &second]);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
@@ -212,9 +222,13 @@ async fn words_instead_of_a_result_belong_to_the_same_conversation() {
 
 /// A named session is continued by another gateway.
 #[tokio::test]
-async fn a_named_session_goes_on_with_another_gateway() {
-    let first = format!(r#"{{ text = "One." }}, {END}"#);
-    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Two." }}, {END}"#);
+async fn a_named_session_continues_on_another_gateway() {
+    let first = Steps::new().text("One.").then(END).build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Two.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &second]);
     let folder = tempfile::tempdir().unwrap();
     let state = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
@@ -237,13 +251,23 @@ async fn a_named_session_goes_on_with_another_gateway() {
 /// Exec requests of Cursor's native tools are executed by the client's tools if it has suitable
 /// ones. The gateway executes nothing itself, whatever the settings are.
 #[tokio::test]
-async fn cursors_own_tools_are_the_clients_or_nobodys() {
-    let steps = format!(
-        r#"{{ exec = {{ writeArgs = {{ path = "made.txt", fileText = "x", toolCallId = "w" }} }}, expect = {{ writeResult = {{ rejected = {{}} }} }} }},
-           {{ exec = {{ shellArgs = {{ command = "touch made.txt", toolCallId = "s" }} }}, expect = {{ shellResult = {{ rejected = {{}} }} }} }},
-           {{ exec = {{ readArgs = {{ path = "/w/a.txt", toolCallId = "r" }} }}, expect = {{ readResult = {{ success = {{ content = "one\n" }} }} }} }},
-           {{ text = "Read." }}, {END}"#
-    );
+async fn cursors_own_tools_are_executed_by_the_client_or_refused() {
+    let steps = Steps::new()
+        .step(json!({
+            "exec": {"writeArgs": {"path": "made.txt", "fileText": "x", "toolCallId": "w"}},
+            "expect": {"writeResult": {"rejected": {}}},
+        }))
+        .step(json!({
+            "exec": {"shellArgs": {"command": "touch made.txt", "toolCallId": "s"}},
+            "expect": {"shellResult": {"rejected": {}}},
+        }))
+        .step(json!({
+            "exec": {"readArgs": {"path": "/w/a.txt", "toolCallId": "r"}},
+            "expect": {"readResult": {"success": {"content": "one\n"}}},
+        }))
+        .text("Read.")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let gateway = GatewayProcess::start(
         &simulator,

@@ -6,11 +6,11 @@ use std::process::Command;
 use serde_json::json;
 
 use test_support::official_client::OfficialClient;
-use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::scenario::{CONTEXT, exec, inline, runs, value};
 use test_support::workspace::{talk, write};
 
 #[test]
-fn a_no_is_obeyed_however_it_is_said_and_its_reason_told() {
+fn a_denial_is_obeyed_in_every_format_and_its_reason_returned() {
     let sdk = OfficialClient::new();
     let script = r#"input=$(cat)
 case "$input" in
@@ -24,16 +24,17 @@ esac
     let hook = json!([{"command": "sh ./guard.sh", "matcher": "Shell|Mcp|GitDiff"}]);
     let hooks = json!({"version": 1, "hooks": {"preToolUse": hook}});
     write(sdk.home.path(), ".cursor/hooks.json", &hooks.to_string());
-    let no = |part: &str| format!(r#"{{ "$contains" = "blocked by a hook: {part}" }}"#);
+    let no = |part: &str| inline(&json!({"$contains": format!("blocked by a hook: {part}")}));
     let shell = |file: &str, why: &str| {
         exec(
-            &format!(
-                r#"{{ shellArgs = {{ command = "touch {file}", workingDirectory = "$WS", toolCallId = "a" }} }}"#
-            ),
-            &format!(
-                "{{ shellResult = {{ rejected = {{ reason = {} }} }} }}",
-                no(why)
-            ),
+            &inline(&json!({
+                "shellArgs": {
+                    "command": format!("touch {file}"),
+                    "workingDirectory": "$WS",
+                    "toolCallId": "a",
+                },
+            })),
+            &inline(&json!({"shellResult": {"rejected": {"reason": value(no(why))}}})),
         )
     };
     let none = no("none of it");
@@ -43,13 +44,13 @@ esac
         shell("in-claude", "nor that"),
         exec(
             "{ listMcpResourcesExecArgs = {} }",
-            &format!("{{ listMcpResourcesExecResult = {{ rejected = {{ reason = {none} }} }} }}"),
+            &inline(&json!({"listMcpResourcesExecResult": {"rejected": {"reason": value(&none)}}})),
         ),
         exec(
             r#"{ readMcpResourceExecArgs = { server = "s", uri = "u:1" } }"#,
-            &format!(
-                r#"{{ readMcpResourceExecResult = {{ rejected = {{ uri = "u:1", reason = {none} }} }} }}"#
-            ),
+            &inline(&json!({
+                "readMcpResourceExecResult": {"rejected": {"uri": "u:1", "reason": value(&none)}},
+            })),
         ),
         r#"{ exec = { gitDiffRequest = { baseRef = "HEAD" } }, throws = "blocked by a hook: none of it" }"#
             .to_owned(),
@@ -110,7 +111,10 @@ esac
     );
     write(sdk.home.path(), ".cursor/guard.sh", &script);
     let hook = json!([{"command": "sh ./guard.sh"}]);
-    let hooks = json!({"version": 1, "hooks": {"preToolUse": hook, "beforeShellExecution": hook, "beforeReadFile": hook}});
+    let hooks = json!({
+        "version": 1,
+        "hooks": {"preToolUse": hook, "beforeShellExecution": hook, "beforeReadFile": hook},
+    });
     write(sdk.home.path(), ".cursor/hooks.json", &hooks.to_string());
 }
 
@@ -118,34 +122,32 @@ esac
 fn hooks_are_asked_about_what_is_done() {
     let sdk = workspace_with_secret();
     deny_by_content(&sdk);
-    let no = |part: &str| format!(r#"{{ "$contains" = "blocked by a hook: {part}" }}"#);
+    let no = |part: &str| inline(&json!({"$contains": format!("blocked by a hook: {part}")}));
     let read = |path: &str| {
         exec(
-            &format!(r#"{{ readArgs = {{ path = "{path}", toolCallId = "a" }} }}"#),
-            &format!(
-                "{{ readResult = {{ rejected = {{ reason = {} }} }} }}",
-                no("no such file")
-            ),
+            &inline(&json!({"readArgs": {"path": path.to_string(), "toolCallId": "a"}})),
+            &inline(&json!({"readResult": {"rejected": {"reason": value(no("no such file"))}}})),
         )
     };
     let pi_read = |path: &str| {
         exec(
-            &format!(r#"{{ piReadArgs = {{ path = "{path}" }} }}"#),
-            &format!(
-                "{{ piReadResult = {{ error = {{ error = {} }} }} }}",
-                no("no such file")
-            ),
+            &inline(&json!({"piReadArgs": {"path": path.to_string()}})),
+            &inline(&json!({"piReadResult": {"error": {"error": value(no("no such file"))}}})),
         )
     };
     let stdin = |chars: &str, expect: &str| {
         exec(
-            &format!(r#"{{ writeShellStdinArgs = {{ shellId = "$SHELL", chars = "{chars}" }} }}"#),
-            &format!("{{ writeShellStdinResult = {expect} }}"),
+            &inline(
+                &json!({"writeShellStdinArgs": {"shellId": "$SHELL", "chars": chars.to_string()}}),
+            ),
+            &inline(&json!({"writeShellStdinResult": value(expect)})),
         )
     };
     let command = |command: &str| {
         exec(
-            &format!(r#"{{ shellStreamArgs = {{ command = '{command}', toolCallId = "s" }} }}"#),
+            &inline(
+                &json!({"shellStreamArgs": {"command": command.to_string(), "toolCallId": "s"}}),
+            ),
             r#"{ shellStream = { exit = { code = 0 } } }"#,
         )
     };
@@ -172,21 +174,15 @@ fn hooks_are_asked_about_what_is_done() {
         ),
         exec(
             r#"{ writeArgs = { path = "new.txt", fileBytes = "ZXZpbAo=", toolCallId = "w" } }"#,
-            &format!(
-                "{{ writeResult = {{ rejected = {{ reason = {} }} }} }}",
-                no("no such text")
-            ),
+            &inline(&json!({"writeResult": {"rejected": {"reason": value(no("no such text"))}}})),
         ),
         exec(
             r#"{ piEditArgs = { path = "a.txt", edits = [ { oldText = "public", newText = "evil" } ] } }"#,
-            &format!(
-                "{{ piEditResult = {{ error = {{ error = {} }} }} }}",
-                no("no such text")
-            ),
+            &inline(&json!({"piEditResult": {"error": {"error": value(no("no such text"))}}})),
         ),
         r#"{ exec = { backgroundShellSpawnArgs = { command = "bash", workingDirectory = "$WS", toolCallId = "b", enableWriteShellStdinTool = true } }, expect = { backgroundShellSpawnResult = { success = { command = "bash" } } }, capture = { SHELL = "/backgroundShellSpawnResult/success/shellId" } }"#.into(),
         stdin("touch for", "{ success = {} }"),
-        stdin(r"bidden\n", &format!("{{ error = {{ error = {} }} }}", no("no such command"))),
+        stdin(r"bidden\n", &inline(&json!({"error": {"error": value(no("no such command"))}}))),
         command("ls() { f=forbid; touch $${f}den; }; export KEPT=yes"),
         command("ls && test \"$$KEPT\" = yes"),
         exec(

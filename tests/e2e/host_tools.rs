@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome, tool};
-use test_support::scenario::{END, calls, playing, script, text};
+use test_support::scenario::{END, Steps, calls, inline, playing, script, text};
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{TRANSPORTS, Transport};
 
@@ -15,12 +15,15 @@ fn one_call(talk: &mut RpcSession) -> ToolCall {
 }
 
 #[test]
-fn s01_one_call_resumes_the_same_run() {
+fn one_call_resumes_the_same_run() {
     for transport in TRANSPORTS {
-        let steps = format!(
-            r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ text = "Let me look. " }}, {}, {{ text = "It says 42." }}, {END}"#,
-            calls("look", r#"{ q = "it" }"#, "", &text("42"))
-        );
+        let steps = Steps::new()
+            .context()
+            .text("Let me look. ")
+            .then(calls("look", r#"{ q = "it" }"#, "", &text("42")))
+            .text("It says 42.")
+            .then(END)
+            .build();
         let simulator = playing(transport, &steps);
         let mut talk = RpcSession::new(&simulator, "s", &[]);
         talk.tools = vec![tool("look"), tool("read")];
@@ -57,12 +60,14 @@ fn s01_one_call_resumes_the_same_run() {
 
 #[test]
 fn parallel_calls_are_offered_together_and_answered_in_any_order() {
-    let steps = format!(
-        r#"{}, {}, {}, {{ await = ["a", "b", "c"] }}, {{ text = "done" }}, {END}"#,
-        calls("a", "{}", r#"open = true, name = "a","#, &text("A")),
-        calls("b", "{}", r#"open = true, name = "b","#, &text("B")),
-        calls("c", "{}", r#"open = true, name = "c","#, &text("C")),
-    );
+    let steps = Steps::new()
+        .then(calls("a", "{}", r#"open = true, name = "a","#, &text("A")))
+        .then(calls("b", "{}", r#"open = true, name = "b","#, &text("B")))
+        .then(calls("c", "{}", r#"open = true, name = "c","#, &text("C")))
+        .wait_for(&["a", "b", "c"])
+        .text("done")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("a"), tool("b"), tool("c")];
@@ -88,10 +93,10 @@ fn parallel_calls_are_offered_together_and_answered_in_any_order() {
 /// Tools are offered for small talk, too, and an error is not kept as text of the model: defects 20
 /// and 16 of other implementations in `docs/recovery-tests.md`.
 #[test]
-fn small_talk_has_tools_too_and_an_error_is_nobodys_words() {
+fn short_prompts_get_tools_and_an_error_is_not_model_text() {
     let fails =
         r#"{ text = "Half. " }, { end = { code = "permission_denied", message = "no more" } }"#;
-    let steps = format!(r#"{{ text = "Hi." }}, {END}"#);
+    let steps = Steps::new().text("Hi.").then(END).build();
     let simulator = script(&[&steps, &steps, &steps, fails]);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
@@ -118,42 +123,54 @@ fn small_talk_has_tools_too_and_an_error_is_nobodys_words() {
 }
 
 #[test]
-fn s44_results_of_every_kind_arrive_as_they_are() {
+fn results_of_every_kind_arrive_as_they_are() {
     const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
-    let steps = format!(
-        r#"{}, {}, {}, {}, {{ text = "seen" }}, {END}"#,
-        calls(
+    let steps = Steps::new()
+        .then(calls(
             "pic",
             "{}",
             "",
-            &format!(
-                r#"{{ success = {{ content = [ {{ text = {{ text = "a dot" }} }}, {{ image = {{ mimeType = "image/png", data = "{PNG}" }} }} ] }} }}"#
-            )
-        ),
-        calls(
+            &inline(&json!({
+                "success": {
+                    "content": [
+                        {"text": {"text": "a dot"}},
+                        {"image": {"mimeType": "image/png", "data": PNG.to_string()}},
+                    ],
+                },
+            }))
+        ))
+        .then(calls(
             "bad",
             "{}",
             "",
             r#"{ success = { isError = true, content = [ { text = { text = "no such thing" } } ] } }"#
-        ),
-        calls(
+        ))
+        .then(calls(
             "count",
             "{}",
             "",
             r#"{ success = { structuredContent = { n = 2, of = [ "a", "b" ] } } }"#
-        ),
-        calls(
+        ))
+        .then(calls(
             "nobody",
             "{}",
             "",
             r#"{ toolNotFound = { name = "pi__nobody", availableTools = [ "pi__pic", "pi__bad", "pi__count" ] } }"#
-        ),
-    );
+        ))
+        .text("seen")
+        .then(END)
+        .build();
     let simulator = playing(Transport::Http1, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("pic"), tool("bad"), tool("count")];
     let call = one_call(&mut talk);
-    talk.result(&call, json!([{"type": "text", "text": "a dot"}, {"type": "image", "data": PNG, "mimeType": "image/png"}]));
+    talk.result(
+        &call,
+        json!([
+            {"type": "text", "text": "a dot"},
+            {"type": "image", "data": PNG, "mimeType": "image/png"},
+        ]),
+    );
     let taken = talk.turn();
     assert_eq!(taken.calls[0].name, "bad");
     talk.result(
@@ -174,12 +191,14 @@ fn s44_results_of_every_kind_arrive_as_they_are() {
 }
 
 #[test]
-fn s28_results_that_are_missing_are_asked_for_again() {
-    let steps = format!(
-        r#"{}, {}, {{ await = ["a", "b"] }}, {{ text = "done" }}, {END}"#,
-        calls("a", "{}", r#"open = true, name = "a","#, &text("A")),
-        calls("b", "{}", r#"open = true, name = "b","#, &text("B")),
-    );
+fn missing_results_are_requested_again() {
+    let steps = Steps::new()
+        .then(calls("a", "{}", r#"open = true, name = "a","#, &text("A")))
+        .then(calls("b", "{}", r#"open = true, name = "b","#, &text("B")))
+        .wait_for(&["a", "b"])
+        .text("done")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("a"), tool("b")];
@@ -203,14 +222,26 @@ fn s28_results_that_are_missing_are_asked_for_again() {
 
 /// Steering: a user message that follows the results reaches the same run.
 #[test]
-fn words_after_results_are_heard_by_the_same_run() {
-    let steps = format!(
-        r#"{}, {{ expect_client = {{ conversationAction = {{ injectContextAction = {{ userContext = {{ userMessage = {{ text = "hurry" }} }} }} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
-        {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ queued = {{}} }} }} }} }},
-        {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }},
-        {{ text = "hurrying" }}, {END}"#,
-        calls("look", "{}", "", &text("42"))
-    );
+fn a_message_after_results_reaches_the_same_run() {
+    let steps = Steps::new()
+        .then(calls("look", "{}", "", &text("42")))
+        .step(json!({
+            "expect_client": {
+                "conversationAction": {"injectContextAction": {"userContext": {"userMessage": {"text": "hurry"}}}},
+            },
+            "capture": {"I": "/conversationAction/injectContextAction/injectionId"},
+        }))
+        .step(json!({
+            "update": {"contextInjectionState": {"injectionId": "$I", "state": {"queued": {}}}},
+        }))
+        .step(json!({
+            "update": {
+                "contextInjectionState": {"injectionId": "$I", "state": {"delivered": {"step": 1}}},
+            },
+        }))
+        .text("hurrying")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
@@ -230,19 +261,39 @@ fn words_after_results_are_heard_by_the_same_run() {
 
 /// Images of injected messages are delivered: while the model streams, and after results.
 #[test]
-fn pictures_go_with_words_for_a_model_at_work() {
+fn images_are_injected_with_their_message() {
     let heard = |text: &str| {
-        format!(
-            r#"{{ expect_client = {{ conversationAction = {{ injectContextAction = {{ userContext = {{ userMessage = {{ text = "{text}", selectedContext = {{ selectedImages = [ {{ mimeType = "image/png" }} ] }} }} }} }} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
-            {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}"#
-        )
+        Steps::new()
+            .step(json!({
+                "expect_client": {
+                    "conversationAction": {
+                        "injectContextAction": {
+                            "userContext": {
+                                "userMessage": {
+                                    "text": text.to_string(),
+                                    "selectedContext": {"selectedImages": [{"mimeType": "image/png"}]},
+                                },
+                            },
+                        },
+                    },
+                },
+                "capture": {"I": "/conversationAction/injectContextAction/injectionId"},
+            }))
+            .step(json!({
+                "update": {
+                    "contextInjectionState": {"injectionId": "$I", "state": {"delivered": {"step": 1}}},
+                },
+            }))
+            .build()
     };
-    let steps = format!(
-        r#"{{ text = "Looking." }}, {}, {}, {}, {{ text = "Seen." }}, {END}"#,
-        heard("like this"),
-        calls("look", "{}", "", &text("42")),
-        heard("or that\\n[image attached]"),
-    );
+    let steps = Steps::new()
+        .text("Looking.")
+        .then(heard("like this"))
+        .then(calls("look", "{}", "", &text("42")))
+        .then(heard("or that\\n[image attached]"))
+        .text("Seen.")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
@@ -281,7 +332,7 @@ fn pictures_go_with_words_for_a_model_at_work() {
 const DOT: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 #[test]
-fn words_the_run_does_not_take_are_said_in_the_next() {
+fn a_message_the_run_rejects_is_sent_in_the_next() {
     for report in [
         "queuedForNextTurn = {}",
         r#"rejected = { reason = "no" }"#,
@@ -293,9 +344,14 @@ fn words_the_run_does_not_take_are_said_in_the_next() {
             {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ checkpoint = "auto" }}, {{ expect_cancel = true }}"#,
             calls("look", "{}", "", &text("42"))
         );
-        let second = format!(
-            r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = {{ "$contains" = "hurry" }} }} }} }} }} }}, {{ text = "heard" }}, {END}"#
-        );
+        let second = Steps::new()
+            .expect_state("last checkpoint")
+            .step(json!({
+                "expect_request": {"action": {"userMessageAction": {"userMessage": {"text": {"$contains": "hurry"}}}}},
+            }))
+            .text("heard")
+            .then(END)
+            .build();
         let simulator = script(&[&first, &second]);
         let mut talk = RpcSession::new(&simulator, "s", &[]);
         talk.tools = vec![tool("look")];
@@ -312,12 +368,30 @@ fn words_the_run_does_not_take_are_said_in_the_next() {
 }
 
 #[test]
-fn words_instead_of_a_result_end_the_call_and_are_heard() {
-    let steps = format!(
-        r#"{}, {{ expect_client = {{ conversationAction = {{ injectContextAction = {{ userContext = {{ userMessage = {{ text = "stop that" }} }} }} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
-        {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}, {{ text = "stopped" }}, {END}"#,
-        calls("slow", "{}", "", r#"{ success = { isError = true } }"#)
-    );
+fn a_message_instead_of_a_result_ends_the_call_and_is_delivered() {
+    let steps = Steps::new()
+        .then(calls(
+            "slow",
+            "{}",
+            "",
+            r#"{ success = { isError = true } }"#,
+        ))
+        .step(json!({
+            "expect_client": {
+                "conversationAction": {
+                    "injectContextAction": {"userContext": {"userMessage": {"text": "stop that"}}},
+                },
+            },
+            "capture": {"I": "/conversationAction/injectContextAction/injectionId"},
+        }))
+        .step(json!({
+            "update": {
+                "contextInjectionState": {"injectionId": "$I", "state": {"delivered": {"step": 1}}},
+            },
+        }))
+        .text("stopped")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("slow")];
@@ -335,9 +409,14 @@ fn words_instead_of_a_result_end_the_call_and_are_heard() {
 #[test]
 fn a_cancelled_pause_keeps_the_conversation() {
     let first = r#"{ checkpoint = "auto" }, { exec = { mcpArgs = { name = "pi__slow", providerIdentifier = "pi", toolName = "pi__slow", toolCallId = "c", args = {} } }, open = true, name = "slow" }, { expect_client = { conversationAction = { cancelAction = {} } } }, { checkpoint = "auto" }, { expect_cancel = true }"#;
-    let second = format!(
-        r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = "again" }} }} }} }} }}, {{ text = "still here" }}, {END}"#
-    );
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .step(json!({
+            "expect_request": {"action": {"userMessageAction": {"userMessage": {"text": "again"}}}},
+        }))
+        .text("still here")
+        .then(END)
+        .build();
     let simulator = script(&[first, &second]);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("slow")];
@@ -356,17 +435,27 @@ fn a_cancelled_pause_keeps_the_conversation() {
 
 #[test]
 fn a_host_with_hands_of_its_own_answers_within_the_turn() {
-    let steps = format!(
-        r#"{{ text = "Looking. " }}, {}, {{ text = "Done." }}, {END}"#,
-        calls("look", r#"{ q = "it" }"#, "", &text("42"))
-    );
+    let steps = Steps::new()
+        .text("Looking. ")
+        .then(calls("look", r#"{ q = "it" }"#, "", &text("42")))
+        .text("Done.")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.host = SidecarProcess::start(&[
         ("CURSOR_BACKEND_URL", simulator.url.as_str()),
         ("CURSOR_API_KEY", "crsr_test"),
     ]);
-    talk.host.call("initialize", json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test"}, "capabilities": {"tools": "inline"}}));
+    talk.host.call(
+        "initialize",
+        json!({
+            "protocolVersion": 1,
+            "nativeTools": {"default": "local"},
+            "host": {"name": "test"},
+            "capabilities": {"tools": "inline"},
+        }),
+    );
     talk.tools = vec![tool("look")];
     talk.user("go");
     let turn = talk.begin();
@@ -393,8 +482,8 @@ fn a_host_with_hands_of_its_own_answers_within_the_turn() {
 }
 
 #[test]
-fn a_schema_cursor_would_refuse_is_simplified_and_said_to_be() {
-    let steps = format!(r#"{{ text = "ok" }}, {END}"#);
+fn a_schema_cursor_would_refuse_is_simplified_and_reported() {
+    let steps = Steps::new().text("ok").then(END).build();
     let simulator = playing(Transport::Http1, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     let mut odd = tool("odd");
@@ -414,11 +503,23 @@ fn a_schema_cursor_would_refuse_is_simplified_and_said_to_be() {
 }
 
 #[test]
-fn a_question_of_cursors_own_reaches_the_person() {
-    let steps = format!(
-        r#"{{ query = {{ askQuestionInteractionQuery = {{ args = {{ title = "T", questions = [ {{ id = "q1", prompt = "Which?", options = [ {{ id = "a", label = "Apples" }}, {{ id = "b", label = "Pears" }} ] }} ] }}, toolCallId = "c" }} }}, expect = {{ askQuestionInteractionResponse = {{ result = {{ success = {{ answers = [ {{ questionId = "q1", selectedOptionIds = [ "b" ] }} ] }} }} }} }} }}, {{ text = "Pears it is." }}, {END}"#
-    );
-    let simulator = playing(Transport::H2c, &steps);
+fn a_question_of_cursors_own_reaches_the_user() {
+    let steps = |result: Json| {
+        let options = json!([{"id": "a", "label": "Apples"}, {"id": "b", "label": "Pears"}]);
+        let question = json!({"id": "q1", "prompt": "Which?", "options": options});
+        let args = json!({"title": "T", "questions": [question]});
+        Steps::new()
+            .step(json!({
+                "query": {"askQuestionInteractionQuery": {"args": args, "toolCallId": "c"}},
+                "expect": {"askQuestionInteractionResponse": {"result": result}},
+            }))
+            .text("Pears it is.")
+            .then(END)
+            .build()
+    };
+    let answer = json!({"questionId": "q1", "selectedOptionIds": ["b"]});
+    let answered = steps(json!({"success": {"answers": [answer]}}));
+    let simulator = playing(Transport::H2c, &answered);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("cursor_ask_question")];
     let call = one_call(&mut talk);
@@ -433,11 +534,8 @@ fn a_question_of_cursors_own_reaches_the_person() {
     assert_eq!(talk.turn().text, "Pears it is.");
     simulator.recorded().assert_played(&["completed"]);
     // Without such a tool the question cannot be asked, and Cursor receives a rejection.
-    let steps = steps.replace(
-        "success = { answers = [ { questionId = \"q1\", selectedOptionIds = [ \"b\" ] } ] }",
-        "rejected = {}",
-    );
-    let simulator = playing(Transport::H2c, &steps);
+    let rejected = steps(json!({"rejected": {}}));
+    let simulator = playing(Transport::H2c, &rejected);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     assert_eq!(talk.say("go").text, "Pears it is.");
     simulator.recorded().assert_played(&["completed"]);

@@ -1,11 +1,13 @@
 //! HTTP/2 and HTTP/1.1 against servers that support only one of them or fail once.
 
+use serde_json::json;
 use std::io::Write as _;
 use std::time::Duration;
 
 use agent::run::{Outcome, RunEvent};
 
 use test_support::run_client::{RunClient, RunOutcome};
+use test_support::scenario::Steps;
 use test_support::simulator::{Simulator, Transport};
 
 const RUN: &str = "/agent.v1.AgentService/Run";
@@ -115,7 +117,7 @@ async fn a_refused_stream_moves_on_at_once() {
 /// Appends are numbered, so one that may be lost is sent again and the run continues.
 #[tokio::test]
 async fn a_lost_append_is_sent_again() {
-    let steps = format!(r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {HELLO}"#);
+    let steps = Steps::new().context().then(HELLO).build();
     for fate in ["status = 503", "cut = true"] {
         for after in [0, 1] {
             let fate = format!("{fate}\nafter = {after}\ntimes = 2");
@@ -143,8 +145,10 @@ body = { code = "invalid_argument", message = "no" }"#;
 /// Appends are ordered by number, so none waits for the response to another.
 #[tokio::test]
 async fn answers_do_not_wait_for_the_first_append() {
-    let steps =
-        format!(r#"{{ exec = {{ requestContextArgs = {{}} }}, timeout_ms = 10000 }}, {HELLO}"#);
+    let steps = Steps::new()
+        .step(json!({"exec": {"requestContextArgs": {}}, "timeout_ms": 10000}))
+        .then(HELLO)
+        .build();
     let fate = "late_ms = 25000\ntimes = 1";
     let simulator = serving(Transport::Http1, &[(APPEND, fate)], &steps);
     let told = RunClient::new(&simulator, Transport::Http1).say("go").await;

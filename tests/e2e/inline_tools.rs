@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use test_support::pi_retry_rules::is_retryable;
 use test_support::rpc_session::{RpcSession, tool};
-use test_support::scenario::{END, calls, playing, script, text};
+use test_support::scenario::{END, Steps, calls, inline, playing, script, text};
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{Simulator, Transport};
 
@@ -53,12 +53,14 @@ fn parallel_calls_are_asked_for_at_once_and_answered_in_any_order() {
         let options = format!(r#"open = true, name = "{name}","#);
         calls(name, "{}", &options, &text(&name.to_uppercase()))
     };
-    let steps = format!(
-        r#"{}, {}, {}, {{ await = ["a", "b", "c"] }}, {{ text = "Done." }}, {END}"#,
-        open("a"),
-        open("b"),
-        open("c"),
-    );
+    let steps = Steps::new()
+        .then(open("a"))
+        .then(open("b"))
+        .then(open("c"))
+        .wait_for(&["a", "b", "c"])
+        .text("Done.")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = talk(&simulator);
     talk.user("go");
@@ -76,15 +78,19 @@ fn parallel_calls_are_asked_for_at_once_and_answered_in_any_order() {
 #[test]
 fn errors_of_the_host_are_failures_of_the_tool() {
     let failed = |words: &str| {
-        format!(
-            r#"{{ success = {{ isError = true, content = [ {{ text = {{ text = {{ "$contains" = "{words}" }} }} }} ] }} }}"#
-        )
+        inline(&json!({
+            "success": {
+                "isError": true,
+                "content": [{"text": {"text": {"$contains": words.to_string()}}}],
+            },
+        }))
     };
-    let steps = format!(
-        r#"{}, {}, {{ text = "Done." }}, {END}"#,
-        calls("a", "{}", "", &failed("it broke")),
-        calls("b", "{}", "", &failed("makes no sense")),
-    );
+    let steps = Steps::new()
+        .then(calls("a", "{}", "", &failed("it broke")))
+        .then(calls("b", "{}", "", &failed("makes no sense")))
+        .text("Done.")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = talk(&simulator);
     talk.user("go");
@@ -105,10 +111,12 @@ fn errors_of_the_host_are_failures_of_the_tool() {
 /// Cancelling the turn cancels the host's open call and ends the turn.
 #[test]
 fn a_call_of_a_turn_that_is_stopped_is_taken_back() {
-    let steps = format!(
-        r#"{}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ checkpoint = "auto" }}, {{ end = true }}"#,
-        calls("a", "{}", r#"open = true, name = "a","#, "{}")
-    );
+    let steps = Steps::new()
+        .then(calls("a", "{}", r#"open = true, name = "a","#, "{}"))
+        .step(json!({"expect_client": {"conversationAction": {"cancelAction": {}}}}))
+        .checkpoint()
+        .end()
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = talk(&simulator);
     talk.user("go");
@@ -131,13 +139,24 @@ fn a_call_of_a_turn_that_is_stopped_is_taken_back() {
 
 /// A message injected while the host executes reaches the run before the result.
 #[test]
-fn words_are_heard_while_the_host_executes() {
-    let steps = format!(
-        r#"{}, {{ expect_client = {{ conversationAction = {{ injectContextAction = {{ userContext = {{ userMessage = {{ text = "hurry" }} }} }} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
-        {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }},
-        {{ await = ["a"] }}, {{ text = "Done." }}, {END}"#,
-        calls("a", "{}", r#"open = true, name = "a","#, &text("A"))
-    );
+fn a_message_is_delivered_while_the_host_executes() {
+    let steps = Steps::new()
+        .then(calls("a", "{}", r#"open = true, name = "a","#, &text("A")))
+        .step(json!({
+            "expect_client": {
+                "conversationAction": {"injectContextAction": {"userContext": {"userMessage": {"text": "hurry"}}}},
+            },
+            "capture": {"I": "/conversationAction/injectContextAction/injectionId"},
+        }))
+        .step(json!({
+            "update": {
+                "contextInjectionState": {"injectionId": "$I", "state": {"delivered": {"step": 1}}},
+            },
+        }))
+        .wait_for(&["a"])
+        .text("Done.")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = talk(&simulator);
     talk.user("go");
@@ -155,11 +174,13 @@ fn words_are_heard_while_the_host_executes() {
 
 /// A call that is left open and one that is answered, followed by `then`.
 fn broken_off(then: &str) -> String {
-    format!(
-        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ checkpoint = "auto" }}, {}, {}, {then}"#,
-        calls("a", "{}", r#"open = true, name = "a","#, "{}"),
-        calls("b", "{}", "", &text("B")),
-    )
+    Steps::new()
+        .context()
+        .checkpoint()
+        .then(calls("a", "{}", r#"open = true, name = "a","#, "{}"))
+        .then(calls("b", "{}", "", &text("B")))
+        .then(then)
+        .build()
 }
 
 fn asked(name: &str, expect: &str) -> String {
@@ -192,12 +213,13 @@ fn begun(talk: &mut RpcSession) -> String {
 #[test]
 fn a_call_that_was_open_when_the_stream_broke_is_not_made_twice_unasked() {
     let first = broken_off(r#"{ reset = "internal_error" }"#);
-    let again = format!(
-        r#"{}, {}, {}, {{ text = "Looked." }}, {END}"#,
-        asked("a", TOLD),
-        asked("b", &answers("B")),
-        asked("a", &answers("A")),
-    );
+    let again = Steps::new()
+        .then(asked("a", TOLD))
+        .then(asked("b", &answers("B")))
+        .then(asked("a", &answers("A")))
+        .text("Looked.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &again]);
     let mut talk = talk(&simulator);
     let turn = begun(&mut talk);
@@ -226,12 +248,13 @@ fn a_call_of_a_killed_sidecar_is_not_made_twice_unasked() {
     begun(&mut talk);
     while talk.host.hear()["params"]["events"][0]["text"] != "Read." {}
     talk.host.kill();
-    let again = format!(
-        r#"{}, {}, {}, {{ text = "Looked." }}, {END}"#,
-        asked("a", TOLD),
-        asked("b", TOLD),
-        asked("a", &answers("A")),
-    );
+    let again = Steps::new()
+        .then(asked("a", TOLD))
+        .then(asked("b", TOLD))
+        .then(asked("a", &answers("A")))
+        .text("Looked.")
+        .then(END)
+        .build();
     let second = script(&[&again]);
     talk.host = host(&second, &env);
     let turn = talk.begin();

@@ -34,7 +34,7 @@ const MISTAKES: [&str; 6] = [
 ];
 
 #[test]
-fn the_checkup_tells_what_is_in_force() {
+fn the_doctor_prints_the_values_in_effect() {
     let output = Command::new(binary())
         .arg("doctor")
         .env_clear()
@@ -71,7 +71,7 @@ fn the_checkup_tells_what_is_in_force() {
 }
 
 #[test]
-fn a_mistake_is_told_once() {
+fn a_mistake_is_reported_once() {
     let simulator = Simulator::start(Transport::H2c);
     let mut talk = RpcSession::new(&simulator, "s", &WRONG);
     let mut notices = Vec::new();

@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome, tool};
 use test_support::run_client::RunClient;
-use test_support::scenario::{END, script, text};
+use test_support::scenario::{END, Steps, script, text, value};
 use test_support::simulator::{Simulator, Transport};
 
 const LATE: &str = r#"{ checkpoint = "late" }"#;
@@ -15,10 +15,20 @@ const BROKEN: &str = r#"{ reset = "internal_error" }"#;
 const TOLD: &str = "{ expect_request = { action = { userMessageAction = {} } } }";
 
 fn look(call: &str, found: &str) -> String {
-    format!(
-        r#"{{ exec = {{ mcpArgs = {{ name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "{call}", args = {{ q = "{call}" }} }} }}, expect = {{ mcpResult = {} }} }}"#,
-        text(found)
-    )
+    Steps::new()
+        .step(json!({
+            "exec": {
+                "mcpArgs": {
+                    "name": "pi__look",
+                    "providerIdentifier": "pi",
+                    "toolName": "pi__look",
+                    "toolCallId": call.to_string(),
+                    "args": {"q": call.to_string()},
+                },
+            },
+            "expect": {"mcpResult": value(text(found))},
+        }))
+        .build()
 }
 
 fn guest(simulator: &Simulator, env: &[(&str, &str)]) -> RpcSession {
@@ -54,14 +64,20 @@ fn requests(simulator: &Simulator) -> Vec<String> {
 fn a_result_a_late_state_does_not_know_is_given_again_and_not_asked_for() {
     for late in [LATE.to_owned(), format!("{LATE}, {LATE}")] {
         for (name, said) in [("c1", ""), ("c2", "Well, ")] {
-            let first = format!(
-                r#"{{ text = "Looking. " }}, {}, {late}, {{ text = "{said}" }}, {READ}, {BROKEN}"#,
-                look("c1", "found 41")
-            );
-            let second = format!(
-                r#"{{ expect_state = "last checkpoint" }}, {}, {{ text = "{said}it is 41." }}, {END}"#,
-                look(name, "found 41").replace(r#"q = "c2""#, r#"q = "c1""#)
-            );
+            let first = Steps::new()
+                .text("Looking. ")
+                .then(look("c1", "found 41"))
+                .then(&late)
+                .text(said)
+                .then(READ)
+                .then(BROKEN)
+                .build();
+            let second = Steps::new()
+                .expect_state("last checkpoint")
+                .then(look(name, "found 41").replace(r#"q = "c2""#, r#"q = "c1""#))
+                .text(&format!("{said}it is 41."))
+                .then(END)
+                .build();
             let simulator = script(&[&first, &second]);
             let mut talk = guest(&simulator, &[]);
             let taken = talk.say("go");
@@ -82,14 +98,19 @@ fn a_result_a_late_state_does_not_know_is_given_again_and_not_asked_for() {
 }
 
 #[test]
-fn a_late_state_on_disk_is_told_all_it_does_not_know() {
-    let first = format!(
-        r#"{}, {LATE}, {}, {{ stall = true }}"#,
-        look("c1", "found 41"),
-        look("c2", "found 42")
-    );
-    let second =
-        format!(r#"{{ expect_state = "last checkpoint" }}, {TOLD}, {{ text = "83." }}, {END}"#);
+fn a_late_state_on_disk_is_sent_everything_it_lacks() {
+    let first = Steps::new()
+        .then(look("c1", "found 41"))
+        .then(LATE)
+        .then(look("c2", "found 42"))
+        .step(json!({"stall": true}))
+        .build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .then(TOLD)
+        .text("83.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &second]);
     let state = tempfile::tempdir().unwrap();
     let env = [("PI_CURSOR_STATE_DIR", state.path().to_str().unwrap())];
@@ -114,14 +135,18 @@ fn a_late_state_on_disk_is_told_all_it_does_not_know() {
 
 #[test]
 fn a_call_by_the_same_name_is_answered_from_the_record() {
-    let first = format!(
-        r#"{}, {{ text = "I see. " }}, {{ checkpoint = "auto" }}, {READ}, {BROKEN}"#,
-        look("c1", "found 41")
-    );
-    let second = format!(
-        r#"{}, {{ text = "It is 41." }}, {END}"#,
-        look("c1", "found 41")
-    );
+    let first = Steps::new()
+        .then(look("c1", "found 41"))
+        .text("I see. ")
+        .checkpoint()
+        .then(READ)
+        .then(BROKEN)
+        .build();
+    let second = Steps::new()
+        .then(look("c1", "found 41"))
+        .text("It is 41.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &second]);
     let mut talk = guest(&simulator, &[]);
     let taken = talk.say("go");
@@ -141,10 +166,10 @@ fn a_call_by_the_same_name_is_answered_from_the_record() {
 /// The resumed stream does not ask for the pending call: none of its checkpoints includes the
 /// result, so the next turn sends the history.
 #[test]
-fn a_result_nobody_asks_for_again_is_told_in_the_next_turn() {
+fn a_result_that_is_not_requested_again_is_sent_in_the_next_turn() {
     let waits = r#"{ checkpoint = { pendingToolCalls = ["c1"] } }"#;
     let first = format!(r#"{}, {waits}, {READ}, {BROKEN}"#, look("c1", "found 41"));
-    let second = format!(r#"{{ text = "Well." }}, {END}"#);
+    let second = Steps::new().text("Well.").then(END).build();
     let simulator = script(&[&first, &second]);
     let mut talk = guest(&simulator, &[]);
     let taken = talk.say("go");
@@ -163,14 +188,20 @@ fn a_result_nobody_asks_for_again_is_told_in_the_next_turn() {
 }
 
 #[tokio::test]
-async fn words_a_late_state_does_not_know_are_shown_once() {
+async fn text_a_late_state_lacks_is_shown_once() {
     let saved = r#"{ checkpoint = { rootPromptMessagesJson = ["YmVmb3Jl"] } }"#;
-    let first = format!(
-        r#"{{ text = "One and two and three" }}, {saved}, {{ text = " and four" }}, {READ}, {BROKEN}"#
-    );
-    let again = format!(
-        r#"{{ text = "One and two " }}, {{ text = "and three and four and five" }}, {END}"#
-    );
+    let first = Steps::new()
+        .text("One and two and three")
+        .then(saved)
+        .text(" and four")
+        .then(READ)
+        .then(BROKEN)
+        .build();
+    let again = Steps::new()
+        .text("One and two ")
+        .text("and three and four and five")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &again]);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
     let told = ours.say("go").await;

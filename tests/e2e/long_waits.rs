@@ -1,5 +1,6 @@
 //! Long waits, on a clock that is paused once a run waits for its host.
 
+use serde_json::json;
 use std::time::Duration;
 
 use agent::conversation::store::Store;
@@ -10,6 +11,7 @@ use test_support::in_process::{
     CancelAfter, END, InProcessSession, opened, played, sent, simulating,
 };
 use test_support::rpc_session::ToolCall;
+use test_support::scenario::Steps;
 
 /// Returns the contents of all files below a folder, sorted.
 fn contents(folder: &std::path::Path) -> Vec<Vec<u8>> {
@@ -46,10 +48,15 @@ async fn goes_on(
 
 #[tokio::test]
 async fn a_tool_may_take_half_an_hour() {
-    let steps = format!(
-        r#"{{ text = "Looking. " }}, {}, {{ delay_ms = 900000, timeout_ms = 1000000 }}, {{ checkpoint = "auto" }}, {{ await = ["a"], timeout_ms = 2400000 }}, {{ text = "It says 42." }}, {END}"#,
-        opened("look", "a")
-    );
+    let steps = Steps::new()
+        .text("Looking. ")
+        .then(opened("look", "a"))
+        .step(json!({"delay_ms": 900000, "timeout_ms": 1000000}))
+        .checkpoint()
+        .step(json!({"await": ["a"], "timeout_ms": 2400000}))
+        .text("It says 42.")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[steps]).await;
     let folder = tempfile::tempdir().unwrap();
     let store = (Store::at(folder.path()), "s".to_owned());
@@ -83,7 +90,7 @@ async fn a_call_has_a_deadline() {
         "open = true, name = \"a\"",
         r#"timeout_ms = 100000, expect = { mcpResult = { error = { error = "the host did not answer within 60 s" } } }"#,
     );
-    let steps = format!(r#"{call}, {{ text = "No answer." }}, {END}"#);
+    let steps = Steps::new().then(call).text("No answer.").then(END).build();
     let (sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.call_deadline = Duration::from_secs(60);
@@ -102,12 +109,21 @@ async fn a_call_has_a_deadline() {
 
 #[tokio::test]
 async fn a_run_does_not_wait_for_ever() {
-    let first = format!(
-        r#"{{ checkpoint = "auto" }}, {}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }}, timeout_ms = 100000 }}, {{ checkpoint = "auto" }}, {{ expect_cancel = true }}"#,
-        opened("slow", "a")
-    );
-    let second =
-        format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Still here." }}, {END}"#);
+    let first = Steps::new()
+        .checkpoint()
+        .then(opened("slow", "a"))
+        .step(json!({
+            "expect_client": {"conversationAction": {"cancelAction": {}}},
+            "timeout_ms": 100000,
+        }))
+        .checkpoint()
+        .step(json!({"expect_cancel": true}))
+        .build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Still here.")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[first, second]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.park = Duration::from_secs(60);
@@ -128,14 +144,26 @@ async fn a_run_does_not_wait_for_ever() {
 /// A message that was injected but not acknowledged when its run is released is injected into the
 /// next run.
 #[tokio::test]
-async fn words_are_not_lost_with_a_run_that_waited_too_long() {
+async fn a_message_is_not_lost_with_a_run_that_waited_too_long() {
     let told = r#"{ expect_client = { conversationAction = { injectContextAction = {} } }, capture = { I = "/conversationAction/injectContextAction/injectionId" } }"#;
-    let first = format!(
-        r#"{{ text = "Hm. " }}, {told}, {{ checkpoint = "auto" }}, {}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }}, timeout_ms = 100000 }}, {{ expect_cancel = true }}"#,
-        opened("slow", "a")
-    );
-    let second =
-        format!(r#"{{ text = "Well. " }}, {told}, {DELIVERED} {{ text = "Heard." }}, {END}"#);
+    let first = Steps::new()
+        .text("Hm. ")
+        .then(told)
+        .checkpoint()
+        .then(opened("slow", "a"))
+        .step(json!({
+            "expect_client": {"conversationAction": {"cancelAction": {}}},
+            "timeout_ms": 100000,
+        }))
+        .step(json!({"expect_cancel": true}))
+        .build();
+    let second = Steps::new()
+        .text("Well. ")
+        .then(told)
+        .then(DELIVERED)
+        .text("Heard.")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[first, second]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.park = Duration::from_secs(60);
@@ -158,14 +186,25 @@ async fn words_are_not_lost_with_a_run_that_waited_too_long() {
 /// The connection is lost while the tool runs: the result is sent with the last checkpoint, and no
 /// run is started before the result arrives.
 #[tokio::test]
-async fn s02_s25_a_connection_lost_in_the_pause_costs_no_result() {
-    let first = format!(
-        r#"{}, {{ checkpoint = "auto" }}, {{ delay_ms = 60000 }}, {{ cut = true }}"#,
-        opened("look", "a")
-    );
-    let second = format!(
-        r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = {{ "$contains" = "it says 42" }} }} }} }} }} }}, {{ text = "Went on." }}, {END}"#
-    );
+async fn a_connection_lost_in_a_pause_costs_no_result() {
+    let first = Steps::new()
+        .then(opened("look", "a"))
+        .checkpoint()
+        .delay_ms(60_000)
+        .step(json!({"cut": true}))
+        .build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .step(json!({
+            "expect_request": {
+                "action": {
+                    "userMessageAction": {"userMessage": {"text": {"$contains": "it says 42"}}},
+                },
+            },
+        }))
+        .text("Went on.")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[first, second]).await;
     let mut guest = InProcessSession::new(&backend, None);
     let taken = guest.say("go").await;
@@ -185,14 +224,25 @@ async fn s02_s25_a_connection_lost_in_the_pause_costs_no_result() {
 /// Injects a message before a tool call that takes longer than a message may stay unacknowledged.
 /// The server acknowledges it before (`before`) or after (`after`) the result.
 async fn heard_in_a_long_pause(before: &str, after: &str) {
-    let steps = format!(
-        r#"{}, {{ await = ["a"] }}, {{ checkpoint = "auto" }},
-        {{ expect_client = {{ conversationAction = {{ injectContextAction = {{}} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
-        {}, {before} {{ await = ["b"], timeout_ms = 60000 }}, {after} {{ text = "Went on." }}, {END}"#,
-        opened("look", "a"),
-        opened("slow", "b"),
-    );
-    let second = format!(r#"{{ text = "Said again: $USER_TEXT" }}, {END}"#);
+    let steps = Steps::new()
+        .then(opened("look", "a"))
+        .wait_for(&["a"])
+        .checkpoint()
+        .step(json!({
+            "expect_client": {"conversationAction": {"injectContextAction": {}}},
+            "capture": {"I": "/conversationAction/injectContextAction/injectionId"},
+        }))
+        .then(opened("slow", "b"))
+        .then(before)
+        .step(json!({"await": ["b"], "timeout_ms": 60000}))
+        .then(after)
+        .text("Went on.")
+        .then(END)
+        .build();
+    let second = Steps::new()
+        .text("Said again: $USER_TEXT")
+        .then(END)
+        .build();
     // Repeated, because the order of events that are ready at the same time may be random.
     for _ in 0..4 {
         let (sim, backend) = simulating(&[steps.clone(), second.clone()]).await;
@@ -215,12 +265,16 @@ const QUEUED: &str =
 const DELIVERED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { delivered = { step = 1 } } } } },"#;
 
 #[tokio::test]
-async fn words_heard_while_the_host_is_away_cost_no_run() {
-    let reports = format!("{{ delay_ms = 5000 }}, {QUEUED} {DELIVERED}");
+async fn a_message_delivered_while_the_host_works_costs_no_run() {
+    let reports = Steps::new()
+        .delay_ms(5000)
+        .then(QUEUED)
+        .then(DELIVERED)
+        .build();
     heard_in_a_long_pause(&reports, "").await;
 }
 
 #[tokio::test]
-async fn words_are_not_unheard_because_the_host_is_away() {
+async fn a_message_does_not_time_out_while_the_host_works() {
     heard_in_a_long_pause("", DELIVERED).await;
 }

@@ -11,7 +11,7 @@ use test_support::binary;
 use test_support::debug_log::logged;
 use test_support::in_process::{END, opened, said};
 use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome, tool};
-use test_support::scenario::script;
+use test_support::scenario::{Steps, script};
 use test_support::simulator::{Simulator, Transport};
 
 /// A server with the settings `server`, whose runs call the host and continue with `steps`.
@@ -78,7 +78,11 @@ fn answered(turn: &mut (String, Vec<Json>), call: &ToolCall) {
 fn streams_beyond_what_a_connection_takes_open_another() {
     let simulator = waiting(
         "max_streams = 2",
-        &format!(r#"{{ await = ["a"], timeout_ms = 60000 }}, {{ text = "It is 42." }}, {END}"#),
+        &Steps::new()
+            .step(json!({"await": ["a"], "timeout_ms": 60000}))
+            .text("It is 42.")
+            .then(END)
+            .build(),
     );
     let mut talk = RpcSession::new(&simulator, "", &[]);
     talk.tools = vec![tool("look")];
@@ -116,12 +120,14 @@ fn streams_beyond_what_a_connection_takes_open_another() {
 /// Beyond the limit, the run parked longest is evicted and logged, and its turn is recovered with
 /// its results.
 #[test]
-fn the_longest_waiting_run_makes_room_and_its_turn_is_brought_back() {
-    let waits = format!(
-        r#"{}, {{ await = ["a"], timeout_ms = 60000 }}, {{ text = "Still here." }}, {END}"#,
-        opened("look", "a")
-    );
-    let rebuilt = format!(r#"{{ text = "It is 42." }}, {END}"#);
+fn the_longest_waiting_run_is_evicted_and_its_turn_recovered() {
+    let waits = Steps::new()
+        .then(opened("look", "a"))
+        .step(json!({"await": ["a"], "timeout_ms": 60000}))
+        .text("Still here.")
+        .then(END)
+        .build();
+    let rebuilt = Steps::new().text("It is 42.").then(END).build();
     let simulator = script(&[&waits, &rebuilt]);
     let folder = tempfile::tempdir().unwrap();
     let env = [
@@ -181,14 +187,19 @@ fn a_turn_does_not_wait_for_the_run_it_displaces() {
 /// Of two concurrent turns of one session, the second waits for the first and continues from its
 /// state.
 #[test]
-fn s46_turns_of_a_session_are_taken_one_after_the_other() {
+fn turns_of_a_session_are_taken_one_after_the_other() {
     let folder = tempfile::tempdir().unwrap();
     let taken_in = folder.path().join("taken in");
-    let first = format!(
-        r#"{{ text = "One." }}, {{ expect_file = "{}" }}, {END}"#,
-        taken_in.display()
-    );
-    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Two." }}, {END}"#);
+    let first = Steps::new()
+        .text("One.")
+        .step(json!({"expect_file": taken_in.display().to_string()}))
+        .then(END)
+        .build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Two.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &second]);
     let mut talk = RpcSession::new(&simulator, "", &[]);
     talk.session = "s".into();

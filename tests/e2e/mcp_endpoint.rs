@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 use test_support::official_client::{OfficialClient, assert_finished, only_send};
 use test_support::root;
 use test_support::rpc_session::{RpcSession, tool};
-use test_support::scenario::{END, calls, playing, text};
+use test_support::scenario::{END, Steps, calls, playing, text};
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{Simulator, Transport};
 
@@ -43,10 +43,11 @@ impl Desk {
 
     /// The same with additional environment variables.
     pub fn with(env: &[(&str, &str)]) -> Self {
-        let steps = format!(
-            r#"{}, {{ text = "Done." }}, {END}"#,
-            calls("look", "{}", "timeout_ms = 200000,", &text("42"))
-        );
+        let steps = Steps::new()
+            .then(calls("look", "{}", "timeout_ms = 200000,", &text("42")))
+            .text("Done.")
+            .then(END)
+            .build();
         let simulator = playing(Transport::H2c, &steps);
         let mut talk = RpcSession::new(&simulator, "s", &[]);
         let mut all = vec![
@@ -347,7 +348,7 @@ fn strangers_are_turned_away() {
 }
 
 #[test]
-fn who_waits_when_the_run_ends_is_told() {
+fn a_caller_that_waits_when_the_run_ends_gets_an_error() {
     let mut desk = Desk::open();
     let at = desk.at.clone();
     let outside = beside(async move { client(&at).await.call_tool(look("x")).await });
@@ -361,10 +362,11 @@ fn who_waits_when_the_run_ends_is_told() {
 /// Calls that arrive while the run is parked are offered in the next turn.
 #[test]
 fn a_parked_run_offers_the_calls_with_the_next_turn() {
-    let steps = format!(
-        r#"{}, {{ text = "Done." }}, {END}"#,
-        calls("look", "{}", "", &text("42"))
-    );
+    let steps = Steps::new()
+        .then(calls("look", "{}", "", &text("42")))
+        .text("Done.")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];

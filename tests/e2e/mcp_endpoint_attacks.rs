@@ -14,6 +14,7 @@ use crate::mcp_endpoint::{Desk, Place, beside, knock};
 use crate::mcp_endpoint_sessions::Plain;
 use test_support::in_process::{CancelAfter, END, InProcessSession, opened, simulating};
 use test_support::rpc_session::tool;
+use test_support::scenario::Steps;
 
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}"#;
 
@@ -213,7 +214,7 @@ fn a_token_is_good_for_its_run_and_no_longer() {
 /// The endpoint listens on one loopback address only and rejects requests that are not valid MCP
 /// over HTTP.
 #[test]
-fn nobody_else_gets_as_far_as_the_door() {
+fn strangers_are_refused_before_any_work() {
     let mut desk = Desk::open();
     let (host, _) = desk.at.parts();
     let port: u16 = host.split_once(':').unwrap().1.parse().unwrap();
@@ -253,7 +254,7 @@ fn nobody_else_gets_as_far_as_the_door() {
 
 /// Invalid requests are answered with an error that has their id.
 #[test]
-fn what_is_no_call_is_told_to_be_none() {
+fn what_is_no_call_is_refused_as_such() {
     let mut desk = Desk::open();
     let plain = Plain::new(&desk.at);
     let told = beside(async move {
@@ -338,10 +339,12 @@ fn what_is_too_long_is_not_taken_in() {
 /// The clock is paused; the sockets are real.
 #[tokio::test]
 async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
-    let steps = format!(
-        r#"{}, {{ await = ["a"], timeout_ms = 900000 }}, {{ text = "Done." }}, {END}"#,
-        opened("look", "a")
-    );
+    let steps = Steps::new()
+        .then(opened("look", "a"))
+        .step(json!({"await": ["a"], "timeout_ms": 900000}))
+        .text("Done.")
+        .then(END)
+        .build();
     let (_sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
     let taken = guest.say("go").await;
@@ -407,7 +410,7 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
 /// Of two waiting calls one is cancelled: the host receives the cancel, the other call is not
 /// affected, and a late result for the cancelled one is discarded.
 #[test]
-fn a_call_that_is_taken_back_is_answered_to_nobody() {
+fn a_withdrawn_call_is_not_answered() {
     let mut desk = Desk::open();
     let plain = Plain::new(&desk.at);
     let (both_there, are_there) = tokio::sync::oneshot::channel::<()>();
@@ -454,7 +457,7 @@ fn a_call_that_is_taken_back_is_answered_to_nobody() {
 
 /// A client may initialize again, with or without its previous session.
 #[test]
-fn who_says_hello_again_is_welcome() {
+fn a_client_may_initialize_again() {
     let mut desk = Desk::open();
     let plain = Plain::new(&desk.at);
     let outside = beside(async move {

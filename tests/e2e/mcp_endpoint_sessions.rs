@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use crate::mcp_endpoint::{Desk, Place, beside, endpoint};
 use test_support::rpc_session::{RpcSession, tool};
-use test_support::scenario::{END, calls, playing, text};
+use test_support::scenario::{END, Steps, calls, playing, text};
 use test_support::simulator::Transport;
 
 /// A plain HTTP client, which opens no stream unless asked to.
@@ -143,10 +143,11 @@ fn sessions_that_open_at_once_are_not_too_many() {
 /// A call whose client has disconnected is not offered again.
 #[test]
 fn a_client_that_hangs_up_has_given_its_call_up() {
-    let steps = format!(
-        r#"{}, {{ text = "Done." }}, {END}"#,
-        calls("look", "{}", "", &text("42"))
-    );
+    let steps = Steps::new()
+        .then(calls("look", "{}", "", &text("42")))
+        .text("Done.")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];

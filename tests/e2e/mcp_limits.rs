@@ -5,7 +5,7 @@ use serde_json::json;
 
 use test_support::official_client::{McpHttpServer, OfficialClient};
 use test_support::root;
-use test_support::scenario::{CONTEXT, call, exec, runs, said};
+use test_support::scenario::{CONTEXT, call, exec, inline, runs, said, value};
 use test_support::workspace::{talk, write};
 
 #[test]
@@ -70,7 +70,7 @@ fn one_command_too_many_is_refused() {
     let spawn = |expect: &str| {
         exec(
             r#"{ backgroundShellSpawnArgs = { command = "exec sleep 600", workingDirectory = "$WS", toolCallId = "a", parsingResult = {} } }"#,
-            &format!("{{ backgroundShellSpawnResult = {expect} }}"),
+            &inline(&json!({"backgroundShellSpawnResult": value(expect)})),
         )
     };
     let mut steps = vec![CONTEXT.to_owned()];

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 
 use test_support::official_client::{OfficialClient, mcp_mortal, mcp_stdio};
-use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::scenario::{CONTEXT, Steps, exec, inline, runs, value};
 use test_support::workspace::{talk, write};
 
 /// Configures two MCP servers; `silent` never answers a request for its resources.
@@ -16,14 +16,21 @@ fn with_servers(sdk: &OfficialClient) {
 }
 
 #[test]
-fn nobody_waits_for_a_server_once_cursor_does_not() {
+fn an_mcp_call_ends_when_cursor_cancels_it() {
     let sdk = OfficialClient::new();
     with_servers(&sdk);
     let lives = r#"{ exec = { mcpArgs = { name = "silent-lives", providerIdentifier = "silent", toolName = "lives", toolCallId = "c", args = {} } }, expect = { mcpResult = { success = {} } } }"#;
     let aborted = |name: &str, args: &str, expect: &str| {
-        format!(
-            r#"{{ exec = {args}, expect = {expect}, open = true, name = "{name}" }}, {{ abort = "{name}" }}, {{ await = ["{name}"], timeout_ms = 20000 }}"#
-        )
+        Steps::new()
+            .step(json!({
+                "exec": value(args),
+                "expect": value(expect),
+                "open": true,
+                "name": name.to_string(),
+            }))
+            .step(json!({"abort": name.to_string()}))
+            .step(json!({"await": [name.to_string()], "timeout_ms": 20000}))
+            .build()
     };
     let steps = [
         // Wait until it is connected.
@@ -48,10 +55,10 @@ fn nobody_waits_for_a_server_once_cursor_does_not() {
 
 fn saved(path: &str, expect: &str) -> String {
     exec(
-        &format!(
-            r#"{{ readMcpResourceExecArgs = {{ server = "local", uri = "oracle://one", downloadPath = "{path}" }} }}"#
-        ),
-        &format!("{{ readMcpResourceExecResult = {expect} }}"),
+        &inline(&json!({
+            "readMcpResourceExecArgs": {"server": "local", "uri": "oracle://one", "downloadPath": path.to_string()},
+        })),
+        &inline(&json!({"readMcpResourceExecResult": value(expect)})),
     )
 }
 
@@ -61,7 +68,7 @@ fn a_resource_is_saved_inside_the_workspace() {
     with_servers(&sdk);
     let done = r#"{ success = { uri = "oracle://one", mimeType = "text/plain", text = { "$absent" = true } } }"#;
     let refused =
-        |part: &str| format!(r#"{{ error = {{ error = {{ "$contains" = "{part}" }} }} }}"#);
+        |part: &str| inline(&json!({"error": {"error": {"$contains": part.to_string()}}}));
     let steps = [
         CONTEXT.to_owned(),
         saved("new/one.txt", done),

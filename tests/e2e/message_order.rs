@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use test_support::in_process::END;
 use test_support::rpc_session::RpcSession;
-use test_support::scenario::{playing, script};
+use test_support::scenario::{Steps, playing, script};
 use test_support::simulator::Transport;
 use test_support::wait::until;
 
@@ -25,15 +25,27 @@ fn long(talk: &mut RpcSession) {
 
 /// If a run has started anyway, it is drained for six more seconds and must execute nothing.
 #[test]
-fn a_cancel_finds_the_turn_it_comes_behind() {
+fn a_cancel_reaches_the_turn_requested_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let [ghost, cancelled] = ["ghost", "cancelled"].map(|name| folder.path().join(name));
-    let steps = format!(
-        r#"{{ expect_file = "{}" }}, {{ exec = {{ shellArgs = {{ command = "touch {}", workingDirectory = "{}", timeout = 5000, toolCallId = "c", skipApproval = true, parsingResult = {{}} }} }}, may_throw = "" }}, {{ text = "done" }}, {END}"#,
-        cancelled.display(),
-        ghost.display(),
-        folder.path().display()
-    );
+    let steps = Steps::new()
+        .step(json!({"expect_file": cancelled.display().to_string()}))
+        .step(json!({
+            "exec": {
+                "shellArgs": {
+                    "command": format!("touch {}", ghost.display()),
+                    "workingDirectory": (folder.path().display()).to_string(),
+                    "timeout": 5000,
+                    "toolCallId": "c",
+                    "skipApproval": true,
+                    "parsingResult": {},
+                },
+            },
+            "may_throw": "",
+        }))
+        .text("done")
+        .then(END)
+        .build();
     let simulator = playing(Transport::Http1, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.workspace = folder.path().to_str().unwrap().into();
@@ -63,8 +75,8 @@ fn a_cancel_finds_the_turn_it_comes_behind() {
 }
 
 #[test]
-fn words_reach_the_turn_they_come_behind() {
-    let steps = format!(r#"{{ text = "Heard." }}, {{ delay_ms = 300 }}, {END}"#);
+fn a_message_reaches_the_turn_requested_before_it() {
+    let steps = Steps::new().text("Heard.").delay_ms(300).then(END).build();
     let simulator = playing(Transport::Http1, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     long(&mut talk);
@@ -83,10 +95,8 @@ fn words_reach_the_turn_they_come_behind() {
 
 /// The turn that accepted the message never started, so the next turn sends it.
 #[test]
-fn words_of_a_turn_that_comes_to_nothing_are_said_in_the_next() {
-    let simulator = script(&[&format!(
-        r#"{{ text = "Heard." }}, {{ delay_ms = 300 }}, {END}"#
-    )]);
+fn a_message_of_a_turn_that_fails_is_sent_in_the_next() {
+    let simulator = script(&[&Steps::new().text("Heard.").delay_ms(300).then(END).build()]);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.user("go");
     let mut params = talk.params();
@@ -112,7 +122,7 @@ fn words_of_a_turn_that_comes_to_nothing_are_said_in_the_next() {
 /// A turn, an invalidation of its session and the next turn are sent at once.
 #[test]
 fn what_is_forgotten_stays_between_two_turns() {
-    let steps = format!(r#"{{ text = "Heard." }}, {END}"#);
+    let steps = Steps::new().text("Heard.").then(END).build();
     let simulator = script(&[&steps]);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     for round in 0..5 {
@@ -152,7 +162,7 @@ fn what_is_forgotten_stays_between_two_turns() {
 /// The same for a session that this sidecar knows only from disk.
 #[test]
 fn what_is_forgotten_on_disk_is_forgotten_before_the_next_turn() {
-    let steps = format!(r#"{{ text = "Heard." }}, {END}"#);
+    let steps = Steps::new().text("Heard.").then(END).build();
     let simulator = script(&[&steps]);
     let folder = tempfile::tempdir().unwrap();
     let env = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];

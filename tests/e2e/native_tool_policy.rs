@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use test_support::official_client::OfficialClient;
 use test_support::rpc_session::RpcSession;
-use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::scenario::{CONTEXT, exec, inline, runs};
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::Simulator;
 
@@ -48,7 +48,7 @@ const TOUCH: &str = r#"{ shellArgs = { command = "touch made", workingDirectory 
 const EXECUTED: &str = r#"{ shellResult = { success = { command = "touch made" } } }"#;
 
 fn rejected(reason: &str) -> String {
-    format!(r#"{{ shellResult = {{ rejected = {{ reason = {{ "$contains" = "{reason}" }} }} }} }}"#)
+    inline(&json!({"shellResult": {"rejected": {"reason": {"$contains": reason.to_string()}}}}))
 }
 
 fn plays(steps: &[String]) -> Simulator {

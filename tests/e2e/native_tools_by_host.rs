@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use test_support::official_client::{OfficialClient, PNG};
-use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::scenario::{CONTEXT, Steps, exec, inline, runs, value};
 use test_support::workspace::{talk, write};
 
 /// A host tool with these arguments.
@@ -12,14 +12,21 @@ fn hosts(name: &str, arguments: &[&str]) -> Json {
         .iter()
         .map(|name| ((*name).to_owned(), json!({"type": "string"})))
         .collect();
-    json!({"name": name, "description": name, "parameters": {"type": "object", "properties": arguments}})
+    json!({
+        "name": name,
+        "description": name,
+        "parameters": {"type": "object", "properties": arguments},
+    })
 }
 
 #[test]
 fn left_to_the_host_each_of_cursors_tools_is_the_hosts_own() {
     let sdk = OfficialClient::new();
     // Hooks run even if the host executes the tool.
-    let hooks = json!({"version": 1, "hooks": {"beforeShellExecution": [{"command": "exit 2", "matcher": "forbidden"}]}});
+    let hooks = json!({
+        "version": 1,
+        "hooks": {"beforeShellExecution": [{"command": "exit 2", "matcher": "forbidden"}]},
+    });
     write(sdk.home.path(), ".cursor/hooks.json", &hooks.to_string());
     let steps = [
         CONTEXT.to_owned(),
@@ -153,7 +160,13 @@ fn what_the_hosts_tools_say_comes_back_typed() {
             exec: r#"{ grepArgs = { pattern = "needle", path = "src", glob = "*.rs", caseInsensitive = true, context = 1, toolCallId = "a" } }"#,
             call: (
                 "grep",
-                json!({"pattern": "needle", "path": "src", "glob": "*.rs", "ignoreCase": true, "context": 1}),
+                json!({
+                    "pattern": "needle",
+                    "path": "src",
+                    "glob": "*.rs",
+                    "ignoreCase": true,
+                    "context": 1,
+                }),
             ),
             said: text(
                 "2024-01-05-a.rs-1- hay\n2024-01-05-a.rs:2: a Needle\n\n[1 matches limit reached. Use limit=2 for more]",
@@ -207,7 +220,10 @@ fn what_the_hosts_tools_say_comes_back_typed() {
         Asked {
             exec: r#"{ readArgs = { path = "dot.png", toolCallId = "f" } }"#,
             call: ("read", json!({"path": "dot.png"})),
-            said: json!([{"type": "text", "text": "Read image file [image/png]"}, {"type": "image", "data": PNG, "mimeType": "image/png"}]),
+            said: json!([
+                {"type": "text", "text": "Read image file [image/png]"},
+                {"type": "image", "data": PNG, "mimeType": "image/png"},
+            ]),
             fails: false,
             reply: json!({"readResult": {"success": {"path": "dot.png", "data": PNG}}}),
         },
@@ -223,14 +239,27 @@ fn what_the_hosts_tools_say_comes_back_typed() {
             call: ("read", json!({"path": "long", "offset": 5, "limit": 2})),
             said: text("five\nsix\n\n[94 more lines in file. Use offset=7 to continue.]"),
             fails: false,
-            reply: json!({"readResult": {"success": {"path": "long", "content": "five\nsix", "totalLines": 100, "rangeApplied": true}}}),
+            reply: json!({
+                "readResult": {
+                    "success": {
+                        "path": "long",
+                        "content": "five\nsix",
+                        "totalLines": 100,
+                        "rangeApplied": true,
+                    },
+                },
+            }),
         },
         Asked {
             exec: r#"{ shellArgs = { command = "nosuch", workingDirectory = "$WS", timeout = 1500, toolCallId = "h" } }"#,
             call: ("bash", json!({"command": "nosuch", "timeout": 2})),
             said: text("nosuch: not found\n\nCommand exited with code 127"),
             fails: true,
-            reply: json!({"shellResult": {"failure": {"command": "nosuch", "exitCode": 127, "stdout": "nosuch: not found"}}}),
+            reply: json!({
+                "shellResult": {
+                    "failure": {"command": "nosuch", "exitCode": 127, "stdout": "nosuch: not found"},
+                },
+            }),
         },
         Asked {
             exec: r#"{ shellArgs = { command = "serve", timeout = 1500, timeoutBehavior = "TIMEOUT_BEHAVIOR_BACKGROUND", toolCallId = "i" } }"#,
@@ -249,7 +278,7 @@ fn what_the_hosts_tools_say_comes_back_typed() {
     ];
     let mut steps = vec![CONTEXT.to_owned()];
     let execs = asked.iter().map(|asked| asked.exec);
-    steps.extend(execs.map(|exec| format!("{{ exec = {exec} }}")));
+    steps.extend(execs.map(|exec| Steps::new().step(json!({"exec": value(exec)})).build()));
     let simulator = runs(&[steps.join(", ")]);
     let mut talk = talk(&simulator, &sdk, &[("PI_CURSOR_NATIVE_TOOLS", "host")]);
     talk.tools = vec![
@@ -327,12 +356,14 @@ fn holds(found: &Json, expected: &Json) -> bool {
 fn a_file_that_was_shown_in_part_is_not_written_whole_later() {
     let sdk = OfficialClient::new();
     let read = |path: &str| {
-        format!(r#"{{ exec = {{ readArgs = {{ path = "{path}", toolCallId = "r" }} }} }}"#)
+        Steps::new()
+            .step(json!({"exec": {"readArgs": {"path": path.to_string(), "toolCallId": "r"}}}))
+            .build()
     };
     let writes = |expect: &str| {
         exec(
             r#"{ writeArgs = { path = "$WS/a.txt", fileText = "one\nTWO\n", toolCallId = "w" } }"#,
-            &format!("{{ writeResult = {expect} }}"),
+            &inline(&json!({"writeResult": value(expect)})),
         )
     };
     let refused = r#"{ rejected = { reason = { "$contains" = "showed only a part" } } }"#;

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use test_support::binary;
 use test_support::official_client::OfficialClient;
 use test_support::rpc_session::{RpcSession, TurnOutcome};
-use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::scenario::{CONTEXT, exec, inline, runs, value};
 use test_support::workspace::{talk, write};
 
 /// Creates a named pipe; reading it blocks until something is written to it.
@@ -41,7 +41,7 @@ const CHANGED: &str = "is not what was accepted";
 fn shell(expect: &str) -> String {
     exec(
         r#"{ shellStreamArgs = { command = "true", toolCallId = "a" } }"#,
-        &format!("{{ shellStream = {expect} }}"),
+        &inline(&json!({"shellStream": value(expect)})),
     )
 }
 
@@ -56,7 +56,7 @@ fn what_changed_since_it_was_accepted_is_not_started() {
         write(&sdk.workspace, ".cursor/hooks.json", &hooks.to_string());
     };
     hooks("true");
-    let refused = format!(r#"{{ rejected = {{ reason = {{ "$contains" = "{CHANGED}" }} }} }}"#);
+    let refused = inline(&json!({"rejected": {"reason": {"$contains": CHANGED.to_string()}}}));
     let done = "{ exit = { code = 0 } }";
     let simulator = runs(&[
         format!("{CONTEXT}, {}", shell(done)),

@@ -14,7 +14,7 @@ use test_support::simulator::Transport;
 const NEWER: &str = r#"{ send_hex = "1205 0805 9a0600" }, { expect_client = { execClientControlMessage = { throw = { id = 5 } } } }, { send_hex = "3a05 0809 e20300" }, { expect_client = { interactionResponse = { id = 9 } } }, { send_hex = "0a09 0a07 0a02 6f6b 900301" }, { send_hex = "0a09 0a07 0a02 6f6b 900301" }, { usage = {} }, { end = true }"#;
 
 #[test]
-fn what_is_met_is_told_in_the_report_by_the_command_and_by_the_doctor() {
+fn drift_is_reported_by_the_report_the_command_and_the_doctor() {
     let simulator = playing(Transport::Http1, NEWER);
     let state = tempfile::tempdir().unwrap();
     let place = state.path().to_str().unwrap();

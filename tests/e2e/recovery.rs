@@ -1,5 +1,5 @@
-//! Recovery of turns whose run was lost while the host executed tools. Tests are named after the
-//! statements of `docs/recovery-tests.md`.
+//! Recovery of turns whose run was lost while the host executed tools;
+//! `docs/recovery-tests.md` lists what they show.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use test_support::in_process::{
     CancelAfter, END, InProcessSession, opened, played, requests, said, simulating,
 };
 use test_support::rpc_session::{RpcSession, ToolCall, tool};
-use test_support::scenario::script;
+use test_support::scenario::{Steps, script};
 use test_support::simulator::Simulator;
 
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -39,10 +39,12 @@ async fn break_off(sim: &Sim) {
 
 /// A run that calls a tool and is then lost.
 fn asks(name: &str, before: &str) -> String {
-    format!(
-        r#"{before} {}, {{ delay_ms = 60000 }}, {{ cut = true }}"#,
-        opened("look", name)
-    )
+    Steps::new()
+        .then(before)
+        .then(opened("look", name))
+        .delay_ms(60_000)
+        .step(json!({"cut": true}))
+        .build()
 }
 
 const CHECKPOINT: &str = r#"{ checkpoint = "auto" },"#;
@@ -64,9 +66,14 @@ fn roots(request: &Json) -> usize {
 
 /// Two losses in one turn, at tier 3 and at tier 2, and then a turn that keeps its state.
 #[tokio::test]
-async fn s23_s24_s31_a_second_loss_and_the_turn_after_it_keep_their_state() {
+async fn a_second_loss_and_the_turn_after_it_keep_their_state() {
     let last = |expect: &str, text: &str| {
-        format!(r#"{{ expect_state = "last checkpoint" }}, {expect} {{ text = "{text}" }}, {END}"#)
+        Steps::new()
+            .expect_state("last checkpoint")
+            .then(expect)
+            .text(text)
+            .then(END)
+            .build()
     };
     let next = r#"{ expect_request = { action = { userMessageAction = { userMessage = { text = "next" } } } } },"#;
     let (sim, backend) = simulating(&[
@@ -112,9 +119,9 @@ async fn s23_s24_s31_a_second_loss_and_the_turn_after_it_keep_their_state() {
 
 /// A checkpoint of an earlier turn is not used for this pause, and the tool result is sent in full.
 #[tokio::test]
-async fn s19_s20_s22_s29_s30_s33_an_older_checkpoint_is_not_this_pause() {
-    let first = format!(r#"{{ text = "Hello." }}, {END}"#);
-    let last = format!(r#"{{ text = "Seen." }}, {END}"#);
+async fn an_older_checkpoint_does_not_belong_to_this_pause() {
+    let first = Steps::new().text("Hello.").then(END).build();
+    let last = Steps::new().text("Seen.").then(END).build();
     let (sim, backend) = simulating(&[first, asks("a", ""), last]).await;
     let folder = tempfile::tempdir().unwrap();
     let store = (Store::at(folder.path()), "s".to_owned());
@@ -153,12 +160,18 @@ async fn s19_s20_s22_s29_s30_s33_an_older_checkpoint_is_not_this_pause() {
 /// of them.
 #[tokio::test]
 async fn results_on_a_checkpoint_are_named_as_cursor_named_the_calls() {
-    let first = format!(
-        r#"{CHECKPOINT} {}, {}, {{ delay_ms = 60000 }}, {{ cut = true }}"#,
-        opened("look", "toolu_A"),
-        opened("slow", "toolu_B")
-    );
-    let last = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Seen." }}, {END}"#);
+    let first = Steps::new()
+        .then(CHECKPOINT)
+        .then(opened("look", "toolu_A"))
+        .then(opened("slow", "toolu_B"))
+        .delay_ms(60_000)
+        .step(json!({"cut": true}))
+        .build();
+    let last = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Seen.")
+        .then(END)
+        .build();
     let runs = [first, last];
     for brought in [2, 1] {
         let (sim, mut guest, calls) = loop {
@@ -185,12 +198,19 @@ async fn results_on_a_checkpoint_are_named_as_cursor_named_the_calls() {
 
 /// A restart does not change the timestamp of a pause.
 #[tokio::test]
-async fn s20_s21_a_checkpoint_in_the_pause_counts_and_its_stamp_stays() {
-    let first = format!(
-        r#"{}, {{ delay_ms = 60000 }}, {{ checkpoint = "auto" }}, {{ delay_ms = 1000 }}, {{ cut = true }}"#,
-        opened("look", "a")
-    );
-    let last = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Went on." }}, {END}"#);
+async fn a_checkpoint_in_the_pause_counts_and_its_stamp_stays() {
+    let first = Steps::new()
+        .then(opened("look", "a"))
+        .delay_ms(60_000)
+        .checkpoint()
+        .delay_ms(1000)
+        .step(json!({"cut": true}))
+        .build();
+    let last = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Went on.")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[first, last]).await;
     let folder = tempfile::tempdir().unwrap();
     let store = || (Store::at(folder.path()), "s".to_owned());
@@ -226,8 +246,8 @@ fn lose_a_blob(folder: &Path) {
 /// A checkpoint is unusable if a blob is missing: the turn is rebuilt from the pause, and a later
 /// turn sends its history. Both emit a notice.
 #[tokio::test]
-async fn s48_a_state_without_its_blobs_is_not_gone_on_with() {
-    let last = format!(r#"{{ text = "Went on." }}, {END}"#);
+async fn a_state_without_its_blobs_is_not_resumed() {
+    let last = Steps::new().text("Went on.").then(END).build();
     let (sim, backend) = simulating(&[asks("a", CHECKPOINT), last.clone(), last]).await;
     let folder = tempfile::tempdir().unwrap();
     let store = || (Store::at(folder.path()), "s".to_owned());
@@ -259,12 +279,13 @@ async fn s48_a_state_without_its_blobs_is_not_gone_on_with() {
 
 /// If the connection is lost after the results arrived, the turn recovers by itself.
 #[tokio::test]
-async fn a_run_that_breaks_after_its_results_is_brought_back_within_the_turn() {
-    let first = format!(
-        r#"{}, {{ await = ["a"] }}, {{ cut = true }}"#,
-        opened("look", "a")
-    );
-    let last = format!(r#"{{ text = "Went on." }}, {END}"#);
+async fn a_run_that_breaks_after_its_results_is_recovered_within_the_turn() {
+    let first = Steps::new()
+        .then(opened("look", "a"))
+        .wait_for(&["a"])
+        .step(json!({"cut": true}))
+        .build();
+    let last = Steps::new().text("Went on.").then(END).build();
     let (sim, backend) = simulating(&[first, last]).await;
     let mut guest = InProcessSession::new(&backend, None);
     let a = call(&mut guest, Some("go")).await;
@@ -282,17 +303,21 @@ async fn a_run_that_breaks_after_its_results_is_brought_back_within_the_turn() {
 async fn a_server_that_is_busy_after_the_results_is_asked_again() {
     const BUSY: &str = r#"{ end = { code = "unavailable", message = "busy" } }"#;
     let asks = |before: &str| {
-        format!(
-            r#"{before} {}, {{ await = ["a"] }}, {BUSY}"#,
-            opened("look", "a")
-        )
+        Steps::new()
+            .then(before)
+            .then(opened("look", "a"))
+            .wait_for(&["a"])
+            .then(BUSY)
+            .build()
     };
     for (before, state) in [("", "none"), (CHECKPOINT, "last checkpoint")] {
         let expect = match before {
             "" => String::new(),
-            _ => format!(r#"{{ expect_state = "{state}" }},"#),
+            _ => Steps::new()
+                .step(json!({"expect_state": state.to_string()}))
+                .build(),
         };
-        let last = format!(r#"{expect} {{ text = "Went on." }}, {END}"#);
+        let last = Steps::new().then(expect).text("Went on.").then(END).build();
         let busy = BUSY.to_owned();
         let (sim, backend) = simulating(&[asks(before), busy.clone(), busy, last]).await;
         let mut guest = InProcessSession::new(&backend, None);
@@ -323,12 +348,18 @@ async fn a_checkpoint_from_before_the_results_outlives_the_run() {
         r#"{ end = { code = "unavailable", message = "busy" } }"#,
         "{ cut = true }",
     ] {
-        let first = format!(
-            r#"{CHECKPOINT} {}, {{ await = ["a"] }}, {{ text = "It says " }}, {breaks}"#,
-            opened("look", "a")
-        );
-        let last =
-            format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "It says 42." }}, {END}"#);
+        let first = Steps::new()
+            .then(CHECKPOINT)
+            .then(opened("look", "a"))
+            .wait_for(&["a"])
+            .text("It says ")
+            .then(breaks)
+            .build();
+        let last = Steps::new()
+            .expect_state("last checkpoint")
+            .text("It says 42.")
+            .then(END)
+            .build();
         let (sim, backend) = simulating(&[first, last]).await;
         let mut guest = InProcessSession::new(&backend, None);
         let a = call(&mut guest, Some("go")).await;
@@ -346,10 +377,13 @@ async fn a_checkpoint_from_before_the_results_outlives_the_run() {
 
 /// The user is asked once, even if the connection is lost meanwhile.
 #[tokio::test]
-async fn s25_a_question_is_a_pause_too() {
+async fn a_question_is_a_pause_too() {
     let question = r#"{ send = { interactionQuery = { id = 7, askQuestionInteractionQuery = { args = { title = "T", questions = [ { id = "q1", prompt = "Which?", options = [ { id = "a", label = "Apples" } ] } ] }, toolCallId = "c" } } } }, { checkpoint = "auto" }, { delay_ms = 60000 }, { cut = true }"#;
-    let last =
-        format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Apples it is." }}, {END}"#);
+    let last = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Apples it is.")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[question.to_owned(), last]).await;
     let mut guest = InProcessSession::new(&backend, None);
     let asked = call(&mut guest, Some("go")).await;
@@ -372,12 +406,13 @@ fn request(simulator: &Simulator, n: usize) -> Json {
 /// The sidecar is killed when the host has received the call: the pause is already on disk, and
 /// another process rebuilds the turn, logs it and counts it.
 #[test]
-fn s18_s49_a_sidecar_killed_in_a_pause_without_a_checkpoint() {
-    let first = format!(
-        r#"{{ text = "Looking. " }}, {}, {{ expect_cancel = true }}"#,
-        opened("look", "a")
-    );
-    let last = format!(r#"{{ text = "It is 42." }}, {END}"#);
+fn a_sidecar_killed_in_a_pause_without_a_checkpoint() {
+    let first = Steps::new()
+        .text("Looking. ")
+        .then(opened("look", "a"))
+        .step(json!({"expect_cancel": true}))
+        .build();
+    let last = Steps::new().text("It is 42.").then(END).build();
     let simulator = script(&[&first, &last]);
     let folder = tempfile::tempdir().unwrap();
     let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
@@ -392,7 +427,12 @@ fn s18_s49_a_sidecar_killed_in_a_pause_without_a_checkpoint() {
     let paused = journal(&folder.path().join("conversations"))["pause"].clone();
     talk.host.kill();
     assert_eq!(paused["calls"][0]["id"], taken.calls[0].id, "written first");
-    let asked = json!({"type": "toolCall", "id": taken.calls[0].id, "name": "look", "arguments": taken.calls[0].arguments});
+    let asked = json!({
+        "type": "toolCall",
+        "id": taken.calls[0].id,
+        "name": "look",
+        "arguments": taken.calls[0].arguments,
+    });
     talk.messages.push(
         json!({"role": "assistant", "timestamp": 2, "stopReason": "toolUse",
         "content": [{"type": "text", "text": taken.text}, asked]}),
@@ -437,8 +477,8 @@ fn s18_s49_a_sidecar_killed_in_a_pause_without_a_checkpoint() {
 /// Results of unknown calls are sent in a new conversation; a turn that has nothing to send fails
 /// with a specific error.
 #[test]
-fn s03_a_fresh_process_never_rebuilds_and_what_is_lost_is_said() {
-    let steps = format!(r#"{{ text = "I see." }}, {END}"#);
+fn a_fresh_process_never_rebuilds_and_reports_what_is_lost() {
+    let steps = Steps::new().text("I see.").then(END).build();
     let simulator = script(&[&steps]);
     let folder = tempfile::tempdir().unwrap();
     let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
@@ -491,9 +531,13 @@ fn s03_a_fresh_process_never_rebuilds_and_what_is_lost_is_said() {
 }
 
 #[test]
-fn s27_another_model_goes_on_with_the_checkpoint() {
-    let first = format!(r#"{{ text = "One." }}, {END}"#);
-    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Two." }}, {END}"#);
+fn another_model_continues_from_the_checkpoint() {
+    let first = Steps::new().text("One.").then(END).build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Two.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &second]);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.say("one");

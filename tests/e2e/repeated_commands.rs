@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use test_support::rpc_session::{RpcSession, tool};
-use test_support::scenario::{END, calls, script, text};
+use test_support::scenario::{END, Steps, calls, script, text};
 
 const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
 const CHECKPOINT: &str = r#"{ checkpoint = "auto" }"#;
@@ -57,17 +57,23 @@ impl Desk {
 /// The checkpoint was sent after output that followed the result, so it may include the result, and
 /// the model may repeat the command on purpose.
 #[test]
-fn a_stream_that_may_know_it_is_told_and_then_heard() {
-    let first = format!(
-        "{CONTEXT}, {}, {{ thinking = \"Hm.\" }}, {CHECKPOINT}, {READ}, {BROKEN}",
-        gives(1)
-    );
-    let again = format!(
-        "{CONTEXT}, {}, {}, {}, {{ text = \"Done.\" }}, {END}",
-        told(1),
-        gives(2),
-        gives(3)
-    );
+fn a_result_the_stream_may_have_is_sent_before_its_output_counts() {
+    let first = Steps::new()
+        .then(CONTEXT)
+        .then(gives(1))
+        .step(json!({"thinking": "Hm."}))
+        .then(CHECKPOINT)
+        .then(READ)
+        .then(BROKEN)
+        .build();
+    let again = Steps::new()
+        .then(CONTEXT)
+        .then(told(1))
+        .then(gives(2))
+        .then(gives(3))
+        .text("Done.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &again]);
     let mut desk = desk(&simulator);
     let taken = desk.talk.say("go");
@@ -79,18 +85,20 @@ fn a_stream_that_may_know_it_is_told_and_then_heard() {
 
 /// The new run receives the result of a later host tool call, so it is past the first command.
 #[test]
-fn a_run_that_is_told_of_a_later_call_is_past_it() {
-    for state in [&format!("{{ text = \"Hm.\" }}, {CHECKPOINT},"), ""] {
+fn a_run_that_requested_a_later_call_is_past_the_earlier_one() {
+    for state in [&Steps::new().text("Hm.").then(CHECKPOINT).build(), ""] {
         let first = format!(
             "{CONTEXT}, {}, {state} {}, {BROKEN}",
             gives(1),
             calls("look", "{}", "", &text("seen"))
         );
-        let again = format!(
-            "{CONTEXT}, {}, {}, {{ text = \"Done.\" }}, {END}",
-            told(1),
-            gives(2)
-        );
+        let again = Steps::new()
+            .then(CONTEXT)
+            .then(told(1))
+            .then(gives(2))
+            .text("Done.")
+            .then(END)
+            .build();
         let simulator = script(&[&first, &again]);
         let mut desk = desk(&simulator);
         let taken = desk.talk.say("go");
@@ -104,16 +112,23 @@ fn a_run_that_is_told_of_a_later_call_is_past_it() {
 
 /// The same sidecar handles the next turn, so the result of the command is known.
 #[test]
-fn words_behind_a_failed_turn_may_ask_for_it() {
-    let first = format!(
-        r#"{CONTEXT}, {}, {{ text = "Hm." }}, {CHECKPOINT}, {{ end = {{ code = "resource_exhausted", message = "You have reached your usage limit" }} }}"#,
-        gives(1)
-    );
-    let again = format!(
-        "{CONTEXT}, {}, {}, {{ text = \"Done.\" }}, {END}",
-        told(1),
-        gives(2)
-    );
+fn a_message_after_a_failed_turn_may_retry_it() {
+    let first = Steps::new()
+        .then(CONTEXT)
+        .then(gives(1))
+        .text("Hm.")
+        .then(CHECKPOINT)
+        .step(json!({
+            "end": {"code": "resource_exhausted", "message": "You have reached your usage limit"},
+        }))
+        .build();
+    let again = Steps::new()
+        .then(CONTEXT)
+        .then(told(1))
+        .then(gives(2))
+        .text("Done.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &again]);
     let mut desk = desk(&simulator);
     assert_eq!(desk.talk.say("go").stop, "error");
@@ -126,12 +141,27 @@ fn words_behind_a_failed_turn_may_ask_for_it() {
 #[test]
 fn what_the_state_on_disk_knows_is_simply_done() {
     for killed in [false, true] {
-        let first = format!(
-            "{CONTEXT}, {}, {{ text = \"Hm. \" }}, {CHECKPOINT}, {{ text = \"So.\" }}, {CHECKPOINT}, {}, {{ expect_cancel = true }}",
-            gives(1),
-            calls("look", "{}", "open = true, name = \"a\",", &text("seen"))
-        );
-        let again = format!("{CONTEXT}, {}, {{ text = \"Done.\" }}, {END}", gives(2));
+        let first = Steps::new()
+            .then(CONTEXT)
+            .then(gives(1))
+            .text("Hm. ")
+            .then(CHECKPOINT)
+            .text("So.")
+            .then(CHECKPOINT)
+            .then(calls(
+                "look",
+                "{}",
+                "open = true, name = \"a\",",
+                &text("seen"),
+            ))
+            .step(json!({"expect_cancel": true}))
+            .build();
+        let again = Steps::new()
+            .then(CONTEXT)
+            .then(gives(2))
+            .text("Done.")
+            .then(END)
+            .build();
         let (first, again) = (script(&[&first]), script(&[&again]));
         let Desk {
             mut talk,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value as Json, json};
 
 use test_support::rpc_session::{RpcSession, tool};
-use test_support::scenario::{END, playing, script};
+use test_support::scenario::{END, Steps, playing, script};
 use test_support::simulator::{Simulator, Transport};
 
 fn state(folder: &tempfile::TempDir) -> [(&str, &str); 1] {
@@ -26,7 +26,7 @@ fn request(recording: &test_support::simulator::Recording, n: usize) -> Json {
 }
 
 #[test]
-fn another_sidecar_goes_on_with_the_checkpoint() {
+fn another_sidecar_continues_from_the_checkpoint() {
     let simulator = Simulator::start(Transport::H2c);
     let folder = tempfile::tempdir().unwrap();
     let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
@@ -46,7 +46,7 @@ fn another_sidecar_goes_on_with_the_checkpoint() {
 }
 
 #[test]
-fn a_damaged_journal_is_told_and_the_history_anew() {
+fn a_damaged_journal_is_reported_and_the_history_sent_again() {
     let simulator = Simulator::start(Transport::H2c);
     let folder = tempfile::tempdir().unwrap();
     let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
@@ -170,7 +170,7 @@ fn invalidating_forgets_on_disk_too() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_told_and_survived() {
+fn a_folder_that_cannot_be_written_is_reported_and_survived() {
     let simulator = Simulator::start(Transport::H2c);
     let file = tempfile::NamedTempFile::new().unwrap();
     let env = [("PI_CURSOR_STATE_DIR", file.path().to_str().unwrap())];
@@ -305,8 +305,12 @@ fn a_refused_turn_keeps_the_conversation() {
 #[test]
 fn a_turn_refused_for_the_account_costs_no_state() {
     let refusal = r#"{ end = { code = "resource_exhausted", message = "You have reached your usage limit" } }"#;
-    let one = format!(r#"{{ text = "One." }}, {END}"#);
-    let three = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Three." }}, {END}"#);
+    let one = Steps::new().text("One.").then(END).build();
+    let three = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Three.")
+        .then(END)
+        .build();
     let simulator = script(&[&one, refusal, &three]);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     assert_eq!(talk.say("one").text, "One.");
@@ -323,7 +327,7 @@ fn a_turn_refused_for_the_account_costs_no_state() {
 /// The stream broke after the model had answered, and before it received the injected message. The
 /// message is sent after that answer.
 #[test]
-fn words_unheard_by_a_run_that_broke_are_said_behind_its_answer() {
+fn a_message_a_broken_run_did_not_receive_follows_its_answer() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("story.toml");
     let steps = r#"{ exec = { mcpArgs = { name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "c", args = {} } }, told = "found" }, { text = "alpha " }, { usage = {} }, { half_close = true }"#;

@@ -9,14 +9,14 @@ use agent::run::{Backend, Outcome, RunEvent};
 use agent::turn::Stop;
 use cursor_client::choice::Preference;
 use cursor_client::headers::HttpVersion;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use test_support::in_process::{END, InProcessSession};
 use test_support::rpc_session::RpcSession;
 use test_support::run_client::{RunClient, client_options};
-use test_support::scenario::{playing, script};
+use test_support::scenario::{Steps, playing, script};
 use test_support::simulator::{Recording, Transport};
 
 /// The client answers this, so it has read everything sent before it.
@@ -46,7 +46,7 @@ fn connections(recording: &Recording) -> BTreeSet<u64> {
 async fn a_transport_has_ten_retries_under_new_names() {
     let simulator = playing(
         Transport::H2c,
-        &format!(r#"{READ}, {{ reset = "internal_error" }}"#),
+        &Steps::new().then(READ).reset("internal_error").build(),
     );
     let mut ours = RunClient::new(&simulator, Transport::H2c);
     let told = ours.say("go").await;
@@ -58,12 +58,19 @@ async fn a_transport_has_ten_retries_under_new_names() {
 }
 
 #[tokio::test]
-async fn after_a_goaway_a_run_goes_on_over_another_connection() {
+async fn after_a_goaway_a_run_continues_over_another_connection() {
     for code in ["no_error", "enhance_your_calm"] {
-        let first = format!(
-            r#"{{ text = "Before. " }}, {{ checkpoint = "auto" }}, {READ}, {{ goaway = "{code}" }}"#
-        );
-        let second = format!(r#"{FROM_CHECKPOINT}, {{ text = "After." }}, {END}"#);
+        let first = Steps::new()
+            .text("Before. ")
+            .checkpoint()
+            .then(READ)
+            .step(json!({"goaway": code.to_string()}))
+            .build();
+        let second = Steps::new()
+            .then(FROM_CHECKPOINT)
+            .text("After.")
+            .then(END)
+            .build();
         let simulator = script(&[&first, &second]);
         let mut ours = RunClient::new(&simulator, Transport::H2c);
         ours.say("go").await.finished("Before. After.");
@@ -74,7 +81,7 @@ async fn after_a_goaway_a_run_goes_on_over_another_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_not_there_is_given_up_soon_and_told_of() {
+async fn an_unreachable_server_is_abandoned_soon_and_reported() {
     // Bound, so that no other process uses the port, and not listened on.
     let taken = TcpSocket::new_v4().unwrap();
     taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -128,11 +135,18 @@ async fn relay(to: String, asleep: Arc<AtomicBool>) -> String {
 }
 
 #[tokio::test]
-async fn after_a_sleep_a_run_goes_on_over_another_connection() {
-    let first = format!(
-        r#"{{ text = "Before. " }}, {{ checkpoint = "auto" }}, {READ}, {{ stall = true }}"#
-    );
-    let second = format!(r#"{FROM_CHECKPOINT}, {{ text = "After." }}, {END}"#);
+async fn after_a_sleep_a_run_continues_over_another_connection() {
+    let first = Steps::new()
+        .text("Before. ")
+        .checkpoint()
+        .then(READ)
+        .step(json!({"stall": true}))
+        .build();
+    let second = Steps::new()
+        .then(FROM_CHECKPOINT)
+        .text("After.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &second]);
     let asleep = Arc::new(AtomicBool::new(false));
     let address = simulator.url.trim_start_matches("http://").to_owned();
@@ -165,10 +179,15 @@ async fn after_a_sleep_a_run_goes_on_over_another_connection() {
 /// A resumed stream may phrase its text differently; the two texts are not joined into one
 /// sentence.
 #[tokio::test]
-async fn words_said_differently_by_the_next_stream_stand_apart() {
-    let first = format!(
-        r#"{{ text = "Well. " }}, {{ checkpoint = "auto" }}, {{ text = "I will " }}, {{ text = "read." }}, {READ}, {{ reset = "internal_error" }}"#
-    );
+async fn text_the_next_stream_words_differently_is_a_new_paragraph() {
+    let first = Steps::new()
+        .text("Well. ")
+        .checkpoint()
+        .text("I will ")
+        .text("read.")
+        .then(READ)
+        .reset("internal_error")
+        .build();
     let said = |pieces: &str| format!(r#"{FROM_CHECKPOINT}, {pieces}, {END}"#);
     for (pieces, all) in [
         (
@@ -197,9 +216,13 @@ async fn words_said_differently_by_the_next_stream_stand_apart() {
 }
 
 #[tokio::test]
-async fn a_piece_of_text_without_a_word_stands_in_nobodys_way() {
-    let first = format!(r#"{{ text = "" }}, {READ}, {{ reset = "internal_error" }}"#);
-    let simulator = script(&[&first, &format!(r#"{{ text = "All of it." }}, {END}"#)]);
+async fn an_empty_text_block_is_ignored() {
+    let first = Steps::new()
+        .text("")
+        .then(READ)
+        .reset("internal_error")
+        .build();
+    let simulator = script(&[&first, &Steps::new().text("All of it.").then(END).build()]);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
     ours.say("go").await.finished("All of it.");
 }
@@ -210,12 +233,19 @@ const UNUSABLE: [&str; 2] = ["1a03 ffffff", "1a00"];
 #[tokio::test]
 async fn a_state_that_is_none_does_not_replace_the_one_before() {
     for bad in UNUSABLE {
-        let first = format!(
-            r#"{{ text = "Before. " }}, {{ checkpoint = "auto" }}, {{ send_hex = "{bad}" }}, {READ}, {{ reset = "internal_error" }}"#
-        );
-        let second = format!(
-            r#"{{ expect_request = {{ action = {{ resumeAction = {{}} }} }} }}, {{ expect_request = {{ conversationState = {{ mode = "AGENT_MODE_AGENT" }} }} }}, {{ text = "After." }}, {END}"#
-        );
+        let first = Steps::new()
+            .text("Before. ")
+            .checkpoint()
+            .step(json!({"send_hex": bad.to_string()}))
+            .then(READ)
+            .reset("internal_error")
+            .build();
+        let second = Steps::new()
+            .step(json!({"expect_request": {"action": {"resumeAction": {}}}}))
+            .step(json!({"expect_request": {"conversationState": {"mode": "AGENT_MODE_AGENT"}}}))
+            .text("After.")
+            .then(END)
+            .build();
         let simulator = script(&[&first, &second]);
         let mut ours = RunClient::new(&simulator, Transport::H2c);
         ours.say("go").await.finished("Before. After.");
@@ -235,9 +265,12 @@ async fn a_state_that_is_none_does_not_replace_the_one_before() {
 fn a_turn_that_ends_with_a_state_that_is_none_spoils_no_later_one() {
     for bad in UNUSABLE {
         // Without a checkpoint the next turn is another conversation, which starts like this one.
-        let steps = format!(
-            r#"{{ text = "Well." }}, {{ usage = {{}} }}, {{ send_hex = "{bad}" }}, {{ end = true }}"#
-        );
+        let steps = Steps::new()
+            .text("Well.")
+            .usage()
+            .step(json!({"send_hex": bad.to_string()}))
+            .end()
+            .build();
         let simulator = script(&[&steps]);
         let mut talk = RpcSession::new(&simulator, "none", &[("PI_CURSOR_HTTP", "2")]);
         assert_eq!(talk.say("one").text, "Well.");

@@ -26,7 +26,7 @@ fn a_session_from_initialize_to_exit() {
 }
 
 #[test]
-fn bad_messages_are_told_and_survived() {
+fn invalid_messages_are_reported_and_survived() {
     let mut host = SidecarProcess::start(&[]);
     host.write(b"what?\n");
     assert_eq!(host.hear()["error"]["code"], -32700);
@@ -91,7 +91,7 @@ fn a_request_over_the_limit_is_answered_by_its_id() {
 }
 
 #[test]
-fn the_report_tells_settings_and_no_secrets() {
+fn the_report_has_settings_and_no_secrets() {
     let env = [
         ("CURSOR_API_KEY", "crsr_0123456789"),
         ("HTTPS_PROXY", "http://user:pa55word@127.0.0.1:1"),
@@ -133,7 +133,11 @@ fn it_ends_with_its_host() {
     let mut host = SidecarProcess::start(&[]);
     let answer = host.call(
         "initialize",
-        json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test", "processId": pretended_host.id()}}),
+        json!({
+            "protocolVersion": 1,
+            "nativeTools": {"default": "local"},
+            "host": {"name": "test", "processId": pretended_host.id()},
+        }),
     );
     assert!(answer.get("result").is_some(), "{answer}");
     pretended_host.kill().unwrap();
@@ -275,7 +279,7 @@ mod turns {
 
     /// An invalid value of a restrictive setting is reported, and the restriction applies.
     #[test]
-    fn settings_that_are_not_understood_are_told_with_the_first_turn() {
+    fn invalid_settings_are_reported_with_the_first_turn() {
         let steps = r#"{ exec = { shellStreamArgs = { command = "touch ghost", workingDirectory = "$WS", toolCallId = "c", timeout = 10000 } } }, { text = "ok" }, { usage = {} }, { end = true }"#;
         let context = "{ exec = { requestContextArgs = {} } }";
         let simulator = playing(Transport::Http1, &format!("{context}, {steps}"));
@@ -337,7 +341,7 @@ mod turns {
     }
 
     #[test]
-    fn without_a_key_the_turn_says_what_to_do() {
+    fn without_a_key_the_turn_explains_what_to_do() {
         let mut host = SidecarProcess::start(&[]);
         host.initialize();
         let (_, result) = turn(&mut host, params("t1", "s1", &[user("hi", 1)]));

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::steering::{INJECTED, interrupted};
 use test_support::gateway::GatewayProcess;
 use test_support::rpc_session::{RpcSession, tool};
-use test_support::scenario::playing;
+use test_support::scenario::{Steps, inline, playing};
 use test_support::simulator::{Simulator, Transport};
 use test_support::wait::until;
 
@@ -122,29 +122,94 @@ fn holds(bytes: &[u8], canary: &str) -> bool {
 }
 
 #[test]
-fn no_canary_sings_outside_the_journal() {
-    let fails =
-        format!(r#"{{ end = {{ code = "unavailable", message = "busy with: {PROMPT} {KEY}" }} }}"#);
-    let tools = format!(
-        r#"{{ exec = {{ shellStreamArgs = {{ command = "cat spoken.txt; : {COMMAND}", workingDirectory = "$WS", toolCallId = "c2", timeout = 10000 }} }}, expect = {{ shellStream = {{ stdout = {{ "$contains" = "{OUTPUT}" }} }} }} }}, {{ exec = {{ writeArgs = {{ path = "$WS/written.txt", fileText = "{WRITTEN}", toolCallId = "c3" }} }}, expect = {{ writeResult = {{ success = {{}} }} }} }}"#
-    );
-    let steered = format!(
-        r#"{INJECTED}, {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}"#
-    );
-    let pauses = format!(
-        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {tools}, {{ exec = {{ readArgs = {{ path = "$WS/secret.txt", toolCallId = "c0" }} }}, expect = {{ readResult = {{ success = {{ content = {{ "$contains" = "{FILE}" }} }} }} }} }}, {{ text = "{ANSWER}" }}, {steered}, {{ checkpoint = "auto" }}, {{ exec = {{ mcpArgs = {{ name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "c1", args = {{ q = "{ARGUMENT}" }} }} }} }}"#
-    );
-    let goes_on = format!(
-        r#"{{ text = "{ANSWER} again" }}, {{ usage = {{}} }}, {{ checkpoint = "auto" }}, {{ end = true }}"#
-    );
-    let refuses = format!(
-        r#"{{ end = {{ code = "invalid_argument", message = "{ECHOED}: cannot do {PROMPT} with {KEY}, {}", retryable = false }} }}"#,
-        spellings().join(" or ")
-    );
+fn no_secret_is_written_outside_the_journal() {
+    let fails = Steps::new()
+        .step(json!({
+            "end": {"code": "unavailable", "message": format!("busy with: {PROMPT} {KEY}")},
+        }))
+        .build();
+    let tools = Steps::new()
+        .step(json!({
+            "exec": {
+                "shellStreamArgs": {
+                    "command": format!("cat spoken.txt; : {COMMAND}"),
+                    "workingDirectory": "$WS",
+                    "toolCallId": "c2",
+                    "timeout": 10000,
+                },
+            },
+            "expect": {"shellStream": {"stdout": {"$contains": OUTPUT.to_string()}}},
+        }))
+        .step(json!({
+            "exec": {
+                "writeArgs": {
+                    "path": "$WS/written.txt",
+                    "fileText": WRITTEN.to_string(),
+                    "toolCallId": "c3",
+                },
+            },
+            "expect": {"writeResult": {"success": {}}},
+        }))
+        .build();
+    let steered = Steps::new()
+        .then(INJECTED)
+        .step(json!({
+            "update": {
+                "contextInjectionState": {"injectionId": "$I", "state": {"delivered": {"step": 1}}},
+            },
+        }))
+        .build();
+    let pauses = Steps::new()
+        .context()
+        .then(tools)
+        .step(json!({
+            "exec": {"readArgs": {"path": "$WS/secret.txt", "toolCallId": "c0"}},
+            "expect": {"readResult": {"success": {"content": {"$contains": FILE.to_string()}}}},
+        }))
+        .text(ANSWER)
+        .then(steered)
+        .checkpoint()
+        .step(json!({
+            "exec": {
+                "mcpArgs": {
+                    "name": "pi__look",
+                    "providerIdentifier": "pi",
+                    "toolName": "pi__look",
+                    "toolCallId": "c1",
+                    "args": {"q": ARGUMENT.to_string()},
+                },
+            },
+        }))
+        .build();
+    let goes_on = Steps::new()
+        .text(&format!("{ANSWER} again"))
+        .usage()
+        .checkpoint()
+        .end()
+        .build();
+    let refuses = Steps::new()
+        .step(json!({
+            "end": {
+                "code": "invalid_argument",
+                "message": format!("{ECHOED}: cannot do {PROMPT} with {KEY}, {}", spellings().join(" or ")),
+                "retryable": false,
+            },
+        }))
+        .build();
     let breaks = r#"{ text = "half" }, { garbage = "a5a5a5a5a5a5a5a5" }, { end = true }"#;
-    let works = format!(
-        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ exec = {{ shellStreamArgs = {{ command = "cat spoken.txt; : {COMMAND}; echo > begun; exec sleep 600", workingDirectory = "$WS", toolCallId = "c4", timeout = 600000 }} }} }}"#
-    );
+    let works = Steps::new()
+        .context()
+        .step(json!({
+            "exec": {
+                "shellStreamArgs": {
+                    "command": format!("cat spoken.txt; : {COMMAND}; echo > begun; exec sleep 600"),
+                    "workingDirectory": "$WS",
+                    "toolCallId": "c4",
+                    "timeout": 600000,
+                },
+            },
+        }))
+        .build();
     let runs = [&fails, &pauses, &goes_on, &refuses, breaks, &works]
         .map(|steps| format!("[[run]]\nsteps = [ {steps} ]\n"));
     let place = tempfile::tempdir().unwrap();
@@ -298,10 +363,15 @@ fn no_canary_sings_outside_the_journal() {
 /// the log.
 #[tokio::test]
 async fn the_gateway_does_not_repeat_the_key() {
-    let steps = format!(
-        r#"{{ end = {{ code = "invalid_argument", message = "{ECHOED} {KEY} or {}", retryable = false }} }}"#,
-        spellings().join(" or ")
-    );
+    let steps = Steps::new()
+        .step(json!({
+            "end": {
+                "code": "invalid_argument",
+                "message": format!("{ECHOED} {KEY} or {}", spellings().join(" or ")),
+                "retryable": false,
+            },
+        }))
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let gateway = GatewayProcess::start(
         &simulator,
@@ -323,7 +393,7 @@ async fn the_gateway_does_not_repeat_the_key() {
 #[test]
 fn a_refused_key_is_not_repeated() {
     let said = format!("{ECHOED} {KEY} or {}", spellings().join(" or "));
-    let answer = format!("{{ status = 401, body = {{ message = \"{said}\" }} }}");
+    let answer = inline(&json!({"status": 401, "body": {"message": said.to_string()}}));
     let scenario = format!(
         "name = \"refused\"\n[server]\nexchange = {answer}\nunary = {{ \"/v1/models\" = {answer} }}\n[[run]]\nsteps = []\n"
     );

@@ -71,7 +71,12 @@ fn speed_is_kept_by_the_session_and_for_good() {
     assert_eq!(fast, expected);
     let saved = host.call("prefs/get", json!({}))["result"].clone();
     assert_eq!(saved, entry, "and for good");
-    let slow = json!({"command": "cursor-fast", "arguments": "off", "model": "gpt-5.2", "kept": {"entry": entry}});
+    let slow = json!({
+        "command": "cursor-fast",
+        "arguments": "off",
+        "model": "gpt-5.2",
+        "kept": {"entry": entry},
+    });
     assert_eq!(
         give(&mut host, slow)["entry"],
         json!({"fast": {"gpt-5.2": false}})
@@ -91,7 +96,11 @@ fn speed_is_kept_by_the_session_and_for_good() {
             "/cursor-fast takes on, off or nothing, not \"often\"",
         ),
         (
-            json!({"command": "cursor-fast", "model": "gpt-5.2", "kept": {"flags": {"cursor-no-fast": true}}}),
+            json!({
+                "command": "cursor-fast",
+                "model": "gpt-5.2",
+                "kept": {"flags": {"cursor-no-fast": true}},
+            }),
             "--cursor-no-fast decides for this run",
         ),
         (
@@ -149,7 +158,10 @@ fn mode_tools_and_notices() {
     "#);
     assert_eq!(give(&mut host, odd), json!({}), "once is enough");
 
-    let tools = json!({"command": "cursor-tools", "tools": ["read", "bash", "cursor", "count words", "cursor_ask_question"]});
+    let tools = json!({
+        "command": "cursor-tools",
+        "tools": ["read", "bash", "cursor", "count words", "cursor_ask_question"],
+    });
     insta::assert_snapshot!(give(&mut host, tools)["message"].as_str().unwrap(), @r"
     Cursor's native tools, executed by cursor-sidecar: read, git_diff, diagnostics
     Not executed, because it is switched off in pi: ls, grep, write, delete
@@ -167,7 +179,7 @@ fn mode_tools_and_notices() {
 
 /// The warning that the bundled models are shown appears once, whichever model is selected.
 #[test]
-fn a_fallback_is_told_once() {
+fn a_fallback_is_reported_once() {
     let nobody = [("CURSOR_BACKEND_URL", "http://127.0.0.1:9")];
     let simulator = Simulator::responder(Transport::Http1);
     let (mut host, _) = host(&simulator, &nobody);

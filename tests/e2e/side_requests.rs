@@ -5,7 +5,7 @@ use serde_json::json;
 
 use test_support::in_process::END;
 use test_support::rpc_session::{RpcSession, tool};
-use test_support::scenario::playing;
+use test_support::scenario::{Steps, playing};
 use test_support::simulator::{Simulator, Transport};
 
 /// pi's summaries use the model of the session; nothing may be executed for them.
@@ -24,11 +24,23 @@ fn a_request_beside_the_session_executes_nothing() {
         [{"command": format!("touch {}/hook", folder.path().display())}]}});
     let hooks = folder.path().join(".cursor/hooks.json");
     std::fs::write(hooks, hook.to_string()).unwrap();
-    let steps = format!(
-        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ exec = {{ shellArgs = {{ command = "touch {}", workingDirectory = "{}", timeout = 5000, toolCallId = "c", skipApproval = true, parsingResult = {{}} }} }} }}, {{ text = "A summary." }}, {END}"#,
-        ghost.display(),
-        folder.path().display()
-    );
+    let steps = Steps::new()
+        .context()
+        .step(json!({
+            "exec": {
+                "shellArgs": {
+                    "command": format!("touch {}", ghost.display()),
+                    "workingDirectory": (folder.path().display()).to_string(),
+                    "timeout": 5000,
+                    "toolCallId": "c",
+                    "skipApproval": true,
+                    "parsingResult": {},
+                },
+            },
+        }))
+        .text("A summary.")
+        .then(END)
+        .build();
     let simulator = playing(Transport::Http1, &steps);
     let env = [
         ("PI_CURSOR_SETTING_SOURCES", "all"),
@@ -87,8 +99,11 @@ fn a_session_without_a_file_leaves_none() {
 }
 
 #[test]
-fn a_picture_is_not_lost_for_words_somebody_adds_behind_it() {
-    let simulator = playing(Transport::Http1, &format!(r#"{{ text = "Seen." }}, {END}"#));
+fn an_image_is_not_lost_when_text_is_added_after_it() {
+    let simulator = playing(
+        Transport::Http1,
+        &Steps::new().text("Seen.").then(END).build(),
+    );
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     let picture =
         json!({"type": "image", "data": "iVBORw0KGgoAAAANSUhEUg==", "mimeType": "image/png"});
@@ -114,10 +129,10 @@ fn a_picture_is_not_lost_for_words_somebody_adds_behind_it() {
 
 /// Other extensions may add fields to what a host sends.
 #[test]
-fn fields_of_others_are_told_once_and_not_read() {
+fn unknown_fields_are_reported_once_and_ignored() {
     let simulator = playing(
         Transport::Http1,
-        &format!(r#"{{ text = "Heard." }}, {END}"#),
+        &Steps::new().text("Heard.").then(END).build(),
     );
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     for _ in 0..2 {

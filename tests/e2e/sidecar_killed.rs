@@ -7,7 +7,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use test_support::rpc_session::{RpcSession, TurnOutcome};
-use test_support::scenario::{END, script};
+use test_support::scenario::{END, Steps, script};
 use test_support::wait::until;
 
 const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
@@ -59,9 +59,19 @@ fn a_command_of_a_killed_sidecar_is_run_again_only_if_asked_for_once_more() {
         COMMAND.replace("line", "other"),
         RUN.replace("line", "other"),
     );
-    let second = script(&[&format!(
-        "{CONTEXT}, {other} {run}, {endless} {TOLD}, {COMMAND} {TOLD}, {COMMAND} {RUN}, {{ text = \"Looked.\" }}, {END}"
-    )]);
+    let second = script(&[&Steps::new()
+        .then(CONTEXT)
+        .then(other)
+        .then(run)
+        .then(endless)
+        .then(TOLD)
+        .then(COMMAND)
+        .then(TOLD)
+        .then(COMMAND)
+        .then(RUN)
+        .text("Looked.")
+        .then(END)
+        .build()]);
     let mut later = talk.moved_to(&second, &env(&state));
     talk.host.kill();
     later.messages.push(
@@ -77,9 +87,13 @@ fn a_command_of_a_killed_sidecar_is_run_again_only_if_asked_for_once_more() {
     assert_eq!(log(&workspace), "line\nline\nother\nline\n");
     assert_eq!(begun(state.path()), [""; 0], "the turn has come to its end");
 
-    let third = script(&[&format!(
-        "{CONTEXT}, {COMMAND} {RUN}, {{ text = \"Again.\" }}, {END}"
-    )]);
+    let third = script(&[&Steps::new()
+        .then(CONTEXT)
+        .then(COMMAND)
+        .then(RUN)
+        .text("Again.")
+        .then(END)
+        .build()]);
     let mut last = later.moved_to(&third, &env(&state));
     later.host.kill();
     let taken = last.say("and again");
@@ -108,9 +122,15 @@ fn a_second_kill_forgets_nothing() {
     later.user("go on");
     later.begin();
     until(|| (log(&workspace) == "line\nother\n").then_some(()));
-    let third = script(&[&format!(
-        "{CONTEXT}, {COMMAND} {TOLD}, {other} {TOLD}, {{ text = \"Looked.\" }}, {END}"
-    )]);
+    let third = script(&[&Steps::new()
+        .then(CONTEXT)
+        .then(COMMAND)
+        .then(TOLD)
+        .then(other)
+        .then(TOLD)
+        .text("Looked.")
+        .then(END)
+        .build()]);
     let mut last = later.moved_to(&third, &env(&state));
     later.host.kill();
     let taken = last.say("go on");
@@ -119,7 +139,7 @@ fn a_second_kill_forgets_nothing() {
 }
 
 #[test]
-fn a_command_the_person_stopped_is_run_again_when_asked_for() {
+fn a_command_the_user_stopped_is_run_again_when_requested() {
     let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let endless = COMMAND.replace("echo line\"", "exec sleep 600\"");
     let first = format!(
@@ -127,16 +147,25 @@ fn a_command_the_person_stopped_is_run_again_when_asked_for() {
     );
     let ran = r#"expect = { shellStream = { exit = { aborted = true } } } }"#;
     let brief = endless.replace("timeout = 10000", "timeout = 500");
-    let again = format!("{CONTEXT}, {brief} {ran}, {{ text = \"Again.\" }}, {END}");
+    let again = Steps::new()
+        .then(CONTEXT)
+        .then(brief)
+        .then(ran)
+        .text("Again.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &again]);
     let mut talk = RpcSession::new(&simulator, "killed", &env(&state));
     talk.workspace = workspace.path().to_str().unwrap().into();
     talk.user("go");
     let turn = talk.begin();
     until(|| (log(&workspace) == "line\n").then_some(()));
-    talk.host.say(
-        &json!({"jsonrpc": "2.0", "id": "stop", "method": "turn/cancel", "params": {"turnId": turn}}),
-    );
+    talk.host.say(&json!({
+        "jsonrpc": "2.0",
+        "id": "stop",
+        "method": "turn/cancel",
+        "params": {"turnId": turn},
+    }));
     assert_eq!(talk.finish(&turn).stop, "aborted");
     let taken = talk.say("once more");
     assert_eq!(taken.stop, "stop", "{taken:?}");
@@ -146,12 +175,23 @@ fn a_command_the_person_stopped_is_run_again_when_asked_for() {
 /// After a cancel, a command that had ended is reported, and executed again only if it is requested
 /// once more.
 #[test]
-fn a_command_that_had_ended_is_not_run_again_behind_a_stop() {
+fn a_command_that_had_ended_is_not_run_again_after_a_stop() {
     let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let first = format!(
-        "{CONTEXT}, {{ checkpoint = \"auto\" }}, {COMMAND} {RUN}, {{ text = \"Done.\" }}, {{ expect_cancel = true }}"
-    );
-    let again = format!("{CONTEXT}, {COMMAND} {KNOWN}, {{ text = \"Known.\" }}, {END}");
+    let first = Steps::new()
+        .then(CONTEXT)
+        .checkpoint()
+        .then(COMMAND)
+        .then(RUN)
+        .text("Done.")
+        .step(json!({"expect_cancel": true}))
+        .build();
+    let again = Steps::new()
+        .then(CONTEXT)
+        .then(COMMAND)
+        .then(KNOWN)
+        .text("Known.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &again]);
     let mut talk = RpcSession::new(&simulator, "killed", &env(&state));
     talk.workspace = workspace.path().to_str().unwrap().into();
@@ -161,9 +201,12 @@ fn a_command_that_had_ended_is_not_run_again_behind_a_stop() {
     while begun.text.is_empty() {
         begun.hear(&talk.host.hear());
     }
-    talk.host.say(
-        &json!({"jsonrpc": "2.0", "id": "stop", "method": "turn/cancel", "params": {"turnId": turn}}),
-    );
+    talk.host.say(&json!({
+        "jsonrpc": "2.0",
+        "id": "stop",
+        "method": "turn/cancel",
+        "params": {"turnId": turn},
+    }));
     assert_eq!(talk.finish(&turn).stop, "aborted");
     let taken = talk.say("go on");
     assert_eq!(

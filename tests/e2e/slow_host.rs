@@ -15,7 +15,7 @@ fn ready() -> SidecarProcess {
 }
 
 #[test]
-fn the_end_is_heard_behind_answers_nobody_reads() {
+fn the_exit_request_is_handled_while_answers_are_unread() {
     let refused: Vec<Json> = (0..1300).map(|id| request(id, "nope")).collect();
     let mut host = ready();
     host.say_all(&refused);
@@ -29,7 +29,7 @@ fn the_end_is_heard_behind_answers_nobody_reads() {
 }
 
 #[test]
-fn answers_nobody_reads_take_no_memory() {
+fn unread_answers_take_no_memory() {
     const ALL: usize = 8000;
     let mut host = ready();
     let before = host.peak_kib();
@@ -55,7 +55,7 @@ fn answers_nobody_reads_take_no_memory() {
 }
 
 #[test]
-fn a_frame_that_is_too_large_is_told_before_it_comes() {
+fn a_frame_that_is_too_large_is_reported_from_its_header() {
     let mut host = ready();
     host.write(b"Content-Length: 999999999999\r\n\r\n");
     assert_eq!(host.hear()["error"]["code"], -32700);

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use test_support::in_process::{opened, said};
 use test_support::rpc_session::{RpcSession, TurnOutcome, tool};
-use test_support::scenario::{END, calls, script, text};
+use test_support::scenario::{END, Steps, calls, script, text};
 use test_support::simulator::{Recording, Simulator, Transport};
 use test_support::wait::until;
 
@@ -79,15 +79,24 @@ fn asked(simulator: &Simulator) -> Vec<String> {
 
 /// The host does not see a call of a run that was cancelled.
 #[test]
-fn a_call_of_a_run_that_is_given_up_is_nobodys() {
-    let first = format!(
-        r#"{{ text = "Hm. " }}, {{ checkpoint = "auto" }}, {INJECTED}, {{ together = true }}, {}, {REFUSED}, {GIVEN_UP}, {{ checkpoint = "auto" }}, {{ expect_cancel = true }}"#,
-        opened("look", "a")
-    );
-    let second = format!(
-        r#"{{ expect_state = "last checkpoint" }}, {}, {{ text = "Heard." }}, {END}"#,
-        calls("slow", "{}", "", &text("done"))
-    );
+fn a_call_of_a_cancelled_run_is_not_offered() {
+    let first = Steps::new()
+        .text("Hm. ")
+        .checkpoint()
+        .then(INJECTED)
+        .step(json!({"together": true}))
+        .then(opened("look", "a"))
+        .then(REFUSED)
+        .then(GIVEN_UP)
+        .checkpoint()
+        .step(json!({"expect_cancel": true}))
+        .build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .then(calls("slow", "{}", "", &text("done")))
+        .text("Heard.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &second]);
     let mut talk = talk(&simulator);
     talk.user("go");
@@ -102,11 +111,20 @@ fn a_call_of_a_run_that_is_given_up_is_nobodys() {
 
 /// The checkpoint includes everything except this message.
 #[test]
-fn refused_words_are_said_to_a_state_that_knows_the_rest() {
-    let first = format!(
-        r#"{{ text = "Hm. " }}, {{ checkpoint = "auto" }}, {INJECTED}, {REFUSED}, {GIVEN_UP}, {{ expect_cancel = true }}"#
-    );
-    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Heard." }}, {END}"#);
+fn a_rejected_message_is_sent_alone_to_a_state_that_has_the_rest() {
+    let first = Steps::new()
+        .text("Hm. ")
+        .checkpoint()
+        .then(INJECTED)
+        .then(REFUSED)
+        .then(GIVEN_UP)
+        .step(json!({"expect_cancel": true}))
+        .build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Heard.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &second]);
     let mut talk = talk(&simulator);
     talk.user("please go");
@@ -117,12 +135,20 @@ fn refused_words_are_said_to_a_state_that_knows_the_rest() {
 
 /// The checkpoint does not include a result either, so both are sent.
 #[test]
-fn refused_words_are_said_beside_a_result_the_state_does_not_know() {
-    let first = format!(
-        r#"{{ checkpoint = "auto" }}, {}, {INJECTED}, {REFUSED}, {GIVEN_UP}, {{ expect_cancel = true }}"#,
-        calls("look", "{}", "", &text("it says 42"))
-    );
-    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Heard." }}, {END}"#);
+fn a_rejected_message_is_sent_with_a_result_the_state_lacks() {
+    let first = Steps::new()
+        .checkpoint()
+        .then(calls("look", "{}", "", &text("it says 42")))
+        .then(INJECTED)
+        .then(REFUSED)
+        .then(GIVEN_UP)
+        .step(json!({"expect_cancel": true}))
+        .build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Heard.")
+        .then(END)
+        .build();
     let simulator = script(&[&first, &second]);
     let mut talk = talk(&simulator);
     let taken = talk.say("go");
@@ -140,11 +166,15 @@ fn refused_words_are_said_beside_a_result_the_state_does_not_know() {
 /// There is no checkpoint: the history is sent again, then the message, although it is a substring
 /// of an earlier one.
 #[test]
-fn refused_words_are_said_after_a_history_that_is_told_anew() {
-    let first = format!(
-        r#"{{ text = "Hm. " }}, {INJECTED}, {REFUSED}, {GIVEN_UP}, {{ expect_cancel = true }}"#
-    );
-    let second = format!(r#"{{ text = "Heard." }}, {END}"#);
+fn a_rejected_message_is_sent_after_a_rebuilt_history() {
+    let first = Steps::new()
+        .text("Hm. ")
+        .then(INJECTED)
+        .then(REFUSED)
+        .then(GIVEN_UP)
+        .step(json!({"expect_cancel": true}))
+        .build();
+    let second = Steps::new().text("Heard.").then(END).build();
     let simulator = runs(&[&first, &second]);
     let mut talk = talk(&simulator);
     talk.user("please go");
@@ -155,13 +185,23 @@ fn refused_words_are_said_after_a_history_that_is_told_anew() {
 
 /// A message that was accepted but not delivered when the turn failed is sent in the next turn.
 #[test]
-fn words_a_failed_turn_did_not_hear_are_said_in_the_next() {
-    let fails = format!(
-        r#"{{ text = "Hm. " }}, {INJECTED}, {{ end = {{ code = "permission_denied", message = "no more" }} }}"#
-    );
-    let second = format!(
-        r#"{{ text = "Well. " }}, {INJECTED}, {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}, {{ text = "Heard." }}, {END}"#
-    );
+fn a_message_a_failed_turn_did_not_receive_is_sent_in_the_next() {
+    let fails = Steps::new()
+        .text("Hm. ")
+        .then(INJECTED)
+        .step(json!({"end": {"code": "permission_denied", "message": "no more"}}))
+        .build();
+    let second = Steps::new()
+        .text("Well. ")
+        .then(INJECTED)
+        .step(json!({
+            "update": {
+                "contextInjectionState": {"injectionId": "$I", "state": {"delivered": {"step": 1}}},
+            },
+        }))
+        .text("Heard.")
+        .then(END)
+        .build();
     let simulator = runs(&[&fails, &second]);
     let mut talk = talk(&simulator);
     talk.user("go");
@@ -185,11 +225,19 @@ fn injected(recording: &Recording, run: u64) -> Vec<String> {
 /// A message that was accepted before the user stopped the turn is not lost, whether or not it had
 /// been sent to the run.
 #[test]
-fn words_a_stopped_turn_did_not_hear_are_said_in_the_next() {
+fn a_message_a_cancelled_turn_did_not_receive_is_sent_in_the_next() {
     let first = r#"{ text = "Hm. " }, { expect_cancel = true }"#;
-    let second = format!(
-        r#"{{ text = "Well. " }}, {INJECTED}, {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}, {{ text = "Heard." }}, {END}"#
-    );
+    let second = Steps::new()
+        .text("Well. ")
+        .then(INJECTED)
+        .step(json!({
+            "update": {
+                "contextInjectionState": {"injectionId": "$I", "state": {"delivered": {"step": 1}}},
+            },
+        }))
+        .text("Heard.")
+        .then(END)
+        .build();
     // Whether the message is sent before the cancel is a race, so try several times.
     for _ in 0..4 {
         let simulator = runs(&[first, &second]);
@@ -215,7 +263,7 @@ fn words_a_stopped_turn_did_not_hear_are_said_in_the_next() {
 
 /// The message was delivered, but no checkpoint includes it and the stream is lost.
 #[test]
-fn words_no_state_knows_are_said_again_to_the_next_stream() {
+fn text_no_state_has_is_sent_to_the_next_stream() {
     let breaks = [
         r#"{ checkpoint = "auto" }, { text = "Hm. " }"#,
         r#"{ text = "Hm. " }"#,
@@ -226,7 +274,12 @@ fn words_no_state_knows_are_said_again_to_the_next_stream() {
     ];
     for (begins, breaks) in breaks.into_iter().zip(ends) {
         let first = format!("{begins}, {INJECTED}, {DELIVERED}, {breaks}");
-        let second = format!(r#"{INJECTED}, {DELIVERED}, {{ text = "Heard." }}, {END}"#);
+        let second = Steps::new()
+            .then(INJECTED)
+            .then(DELIVERED)
+            .text("Heard.")
+            .then(END)
+            .build();
         let simulator = runs(&[&first, &second]);
         let mut talk = talk(&simulator);
         talk.user("go");
@@ -241,11 +294,19 @@ fn words_no_state_knows_are_said_again_to_the_next_stream() {
 
 /// A checkpoint that is sent after the delivery includes the message.
 #[test]
-fn words_a_state_knows_are_not_said_again() {
-    let first = format!(
-        r#"{{ text = "Hm. " }}, {INJECTED}, {DELIVERED}, {{ checkpoint = "auto" }}, {{ reset = "internal_error" }}"#
-    );
-    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Heard." }}, {END}"#);
+fn text_a_state_has_is_not_sent_again() {
+    let first = Steps::new()
+        .text("Hm. ")
+        .then(INJECTED)
+        .then(DELIVERED)
+        .checkpoint()
+        .reset("internal_error")
+        .build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Heard.")
+        .then(END)
+        .build();
     let simulator = runs(&[&first, &second]);
     let mut talk = talk(&simulator);
     talk.user("go");
@@ -256,12 +317,22 @@ fn words_a_state_knows_are_not_said_again() {
 
 /// The message got its own run, which fails before any checkpoint includes it.
 #[test]
-fn words_whose_own_run_fails_are_said_in_the_next_turn() {
-    let first = format!(
-        r#"{{ text = "Hm. " }}, {{ checkpoint = "auto" }}, {INJECTED}, {REFUSED}, {GIVEN_UP}, {{ expect_cancel = true }}"#
-    );
+fn a_message_whose_own_run_fails_is_sent_in_the_next_turn() {
+    let first = Steps::new()
+        .text("Hm. ")
+        .checkpoint()
+        .then(INJECTED)
+        .then(REFUSED)
+        .then(GIVEN_UP)
+        .step(json!({"expect_cancel": true}))
+        .build();
     let own = r#"{ text = "So. " }, { end = { code = "permission_denied", message = "no" } }"#;
-    let next = format!(r#"{INJECTED}, {DELIVERED}, {{ text = "Heard." }}, {END}"#);
+    let next = Steps::new()
+        .then(INJECTED)
+        .then(DELIVERED)
+        .text("Heard.")
+        .then(END)
+        .build();
     let simulator = runs(&[&first, own, &next]);
     let mut talk = talk(&simulator);
     talk.user("go");
@@ -274,13 +345,21 @@ fn words_whose_own_run_fails_are_said_in_the_next_turn() {
 
 /// The message was only queued, so a checkpoint that was sent after it need not include it.
 #[test]
-fn words_that_were_queued_survive_a_loss_behind_a_later_result() {
-    let first = format!(
-        r#"{}, {INJECTED}, {QUEUED}, {{ checkpoint = "auto" }}, {}, {{ end = {{ code = "unavailable", message = "later" }} }}"#,
-        calls("look", "{}", "", &text("it says 42")),
-        calls("slow", "{}", "", &text("done")),
-    );
-    let second = format!(r#"{INJECTED}, {DELIVERED}, {{ text = "Heard." }}, {END}"#);
+fn a_queued_message_survives_a_loss_after_a_later_result() {
+    let first = Steps::new()
+        .then(calls("look", "{}", "", &text("it says 42")))
+        .then(INJECTED)
+        .then(QUEUED)
+        .checkpoint()
+        .then(calls("slow", "{}", "", &text("done")))
+        .step(json!({"end": {"code": "unavailable", "message": "later"}}))
+        .build();
+    let second = Steps::new()
+        .then(INJECTED)
+        .then(DELIVERED)
+        .text("Heard.")
+        .then(END)
+        .build();
     let simulator = runs(&[&first, &second]);
     let mut talk = talk(&simulator);
     let taken = talk.say("go");
@@ -296,8 +375,13 @@ fn words_that_were_queued_survive_a_loss_behind_a_later_result() {
 /// The usage of both runs is added up.
 #[test]
 fn what_two_runs_of_a_turn_took_is_added_up() {
-    let first = format!(r#"{{ text = "Hm. " }}, {INJECTED}, {QUEUED}, {END}"#);
-    let second = format!(r#"{{ text = "Heard." }}, {END}"#);
+    let first = Steps::new()
+        .text("Hm. ")
+        .then(INJECTED)
+        .then(QUEUED)
+        .then(END)
+        .build();
+    let second = Steps::new().text("Heard.").then(END).build();
     let simulator = runs(&[&first, &second]);
     let mut talk = talk(&simulator);
     talk.user("go");
@@ -311,12 +395,15 @@ fn what_two_runs_of_a_turn_took_is_added_up() {
 
 /// Token counts that Cursor sent while the run was parked are reported with the next turn.
 #[test]
-fn a_state_that_came_in_a_pause_tells_how_full_the_context_is() {
-    let first = format!(
-        r#"{}, {{ token_details = {{ usedTokens = 12345, maxTokens = 200000 }} }}, {{ checkpoint = "auto" }}, {{ await = ["a"] }}, {}, {{ expect_cancel = true }}"#,
-        opened("look", "a"),
-        opened("slow", "b"),
-    );
+fn a_checkpoint_in_a_pause_updates_the_context_usage() {
+    let first = Steps::new()
+        .then(opened("look", "a"))
+        .step(json!({"token_details": {"usedTokens": 12345, "maxTokens": 200000}}))
+        .checkpoint()
+        .wait_for(&["a"])
+        .then(opened("slow", "b"))
+        .step(json!({"expect_cancel": true}))
+        .build();
     let simulator = script(&[&first]);
     let mut talk = talk(&simulator);
     let taken = talk.say("go");

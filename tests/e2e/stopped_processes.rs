@@ -1,6 +1,7 @@
 //! A process that is stopped for a while (Ctrl-Z, a closed lid) and continued: what arrived
 //! meanwhile counts, however long ago the last data was read.
 
+use serde_json::json;
 use std::time::Duration;
 
 use agent::turn::Stop;
@@ -10,14 +11,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use test_support::in_process;
 use test_support::in_process::{CancelAfter, END, InProcessSession, played, requests, simulating};
 use test_support::rpc_session::{RpcSession, TurnOutcome};
-use test_support::scenario::script;
+use test_support::scenario::{Steps, script};
 use test_support::simulator::{Recording, Simulator};
 use test_support::wait::until;
 
 /// Returns steps that send text, with a delay before each.
-fn words(count: usize, ms: u32) -> String {
-    let word = format!(r#"{{ delay_ms = {ms} }}, {{ text = "word " }}, "#);
-    word.repeat(count)
+fn words(count: usize, ms: u64) -> String {
+    let all = (0..count).fold(Steps::new(), |steps, _| steps.delay_ms(ms).text("word "));
+    all.build()
 }
 
 /// A sidecar with short watchdog limits.
@@ -73,7 +74,11 @@ fn spoken(recording: &Recording) -> usize {
 
 #[test]
 fn a_stream_that_spoke_while_we_were_stopped_is_not_silent() {
-    let steps = format!(r#"{{ text = "word " }}, {} {END}"#, words(16, 400));
+    let steps = Steps::new()
+        .text("word ")
+        .then(words(16, 400))
+        .then(END)
+        .build();
     let simulator = script(&[&steps]);
     let mut talk = hasty(&simulator);
     talk.user("go");
@@ -90,9 +95,9 @@ fn a_stream_that_spoke_while_we_were_stopped_is_not_silent() {
 
 /// A stream that is alive but sends no output is still restarted, if a little later.
 #[test]
-fn a_stream_that_did_nothing_while_we_were_stopped_is_given_up() {
+fn a_stream_that_sent_nothing_while_we_were_stopped_is_abandoned() {
     let nothing = words(40, 400).replace("word ", "");
-    let simulator = script(&[&format!(r#"{{ text = "word " }}, {nothing} {END}"#)]);
+    let simulator = script(&[&Steps::new().text("word ").then(nothing).then(END).build()]);
     let mut talk = hasty(&simulator);
     talk.user("go");
     let taken = stopped(&mut talk, &simulator, |sent| spoken(sent) > 12);
@@ -105,10 +110,14 @@ fn a_stream_that_did_nothing_while_we_were_stopped_is_given_up() {
 fn a_command_that_ended_while_we_were_stopped_ended_by_itself() {
     let folder = tempfile::tempdir().unwrap();
     let command = r#"{ exec = { shellStreamArgs = { command = "echo > begun; until [ -e go ]; do sleep 0.05; done; echo ended > ended", workingDirectory = "$WS", toolCallId = "c", timeout = 6000 } }, open = true, name = "c", expect = { shellStream = { exit = { code = 0, aborted = false } } } }"#;
-    let steps = format!(
-        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {command}, {{ text = "word " }}, {} {{ await = ["c"] }}, {END}"#,
-        words(20, 400)
-    );
+    let steps = Steps::new()
+        .context()
+        .then(command)
+        .text("word ")
+        .then(words(20, 400))
+        .wait_for(&["c"])
+        .then(END)
+        .build();
     let simulator = script(&[&steps]);
     let mut talk = hasty(&simulator);
     talk.workspace = folder.path().to_str().unwrap().into();
@@ -144,9 +153,13 @@ async fn slept(guest: &mut InProcessSession, sim: &Sim, seconds: u64) -> in_proc
 
 #[tokio::test]
 async fn a_machine_that_slept_has_not_lost_its_stream() {
-    let steps = format!(
-        r#"{{ text = "Half. " }}, {READ}, {{ silence_ms = 31000 }}, {{ text = "Rest." }}, {END}"#
-    );
+    let steps = Steps::new()
+        .text("Half. ")
+        .then(READ)
+        .step(json!({"silence_ms": 31000}))
+        .text("Rest.")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
@@ -160,10 +173,19 @@ async fn a_machine_that_slept_has_not_lost_its_stream() {
 /// The checkpoint is sent after the end of the turn.
 #[tokio::test]
 async fn a_machine_that_slept_has_not_lost_the_last_state() {
-    let first = format!(
-        r#"{{ text = "One." }}, {{ usage = {{}} }}, {READ}, {{ silence_ms = 6000 }}, {{ checkpoint = "auto" }}, {{ end = true }}"#
-    );
-    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Two." }}, {END}"#);
+    let first = Steps::new()
+        .text("One.")
+        .usage()
+        .then(READ)
+        .step(json!({"silence_ms": 6000}))
+        .checkpoint()
+        .end()
+        .build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Two.")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[first, second]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
@@ -174,11 +196,24 @@ async fn a_machine_that_slept_has_not_lost_the_last_state() {
 
 /// A confirmation of an injected message has not timed out either.
 #[tokio::test]
-async fn a_machine_that_slept_has_not_said_its_words_in_vain() {
-    let steps = format!(
-        r#"{{ text = "Hm. " }}, {{ expect_client = {{ conversationAction = {{ injectContextAction = {{}} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }}, {{ text = "So. " }}, {READ},
-           {{ silence_ms = 16000 }}, {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}, {{ text = "Heard." }}, {END}"#
-    );
+async fn text_sent_before_the_machine_slept_is_kept() {
+    let steps = Steps::new()
+        .text("Hm. ")
+        .step(json!({
+            "expect_client": {"conversationAction": {"injectContextAction": {}}},
+            "capture": {"I": "/conversationAction/injectContextAction/injectionId"},
+        }))
+        .text("So. ")
+        .then(READ)
+        .step(json!({"silence_ms": 16000}))
+        .step(json!({
+            "update": {
+                "contextInjectionState": {"injectionId": "$I", "state": {"delivered": {"step": 1}}},
+            },
+        }))
+        .text("Heard.")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.interjection = Some("hurry".into());

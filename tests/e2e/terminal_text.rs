@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 
 use test_support::binary;
 use test_support::rpc_session::{RpcSession, tool};
-use test_support::scenario::playing;
+use test_support::scenario::{Steps, playing};
 use test_support::simulator::{Simulator, Transport};
 
 /// As escaped in TOML and JSON: sets the clipboard and the title, clears the screen, starts a C1
@@ -56,9 +56,29 @@ fn assert_harmless(messages: &[Json]) {
 /// A simulator with a hostile model name. It streams hostile text and thinking in pieces, reports a
 /// hostile command and fails with a hostile message.
 fn hostile_server() -> Simulator {
-    let shell = format!(
-        r#"{{ update = {{ toolCallStarted = {{ callId = "c", toolCall = {{ shellToolCall = {{ args = {{ command = "echo {HOSTILE}" }} }} }} }} }} }}, {{ update = {{ toolCallCompleted = {{ callId = "c", toolCall = {{ shellToolCall = {{ args = {{ command = "echo {HOSTILE}" }}, result = {{ success = {{ stdout = "{HOSTILE}" }} }} }} }} }} }} }}"#
-    );
+    let shell = Steps::new()
+        .step(json!({
+            "update": {
+                "toolCallStarted": {
+                    "callId": "c",
+                    "toolCall": {"shellToolCall": {"args": {"command": format!("echo {HOSTILE}")}}},
+                },
+            },
+        }))
+        .step(json!({
+            "update": {
+                "toolCallCompleted": {
+                    "callId": "c",
+                    "toolCall": {
+                        "shellToolCall": {
+                            "args": {"command": format!("echo {HOSTILE}")},
+                            "result": {"success": {"stdout": HOSTILE.to_string()}},
+                        },
+                    },
+                },
+            },
+        }))
+        .build();
     let scenario = format!(
         r#"
 name = "hostile"
@@ -206,9 +226,15 @@ fn commands_print_nothing_that_a_terminal_obeys() {
     run(&["doctor"]);
     run(&["doctor", "--online", "--json"]);
 
-    let failing = format!(
-        r#"{{ end = {{ code = "invalid_argument", message = "no {HOSTILE}", retryable = false }} }}"#
-    );
+    let failing = Steps::new()
+        .step(json!({
+            "end": {
+                "code": "invalid_argument",
+                "message": format!("no {HOSTILE}"),
+                "retryable": false,
+            },
+        }))
+        .build();
     let failing = playing(Transport::Http1, &failing);
     let env = [
         ("CURSOR_BACKEND_URL", failing.url.as_str()),

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use test_support::processes::{FolderWatch, started};
 use test_support::root;
-use test_support::scenario::{END, playing};
+use test_support::scenario::{END, Steps, playing};
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{Simulator, Transport};
 use test_support::wait::until;
@@ -40,7 +40,11 @@ impl Pi {
         ]);
         host.call(
             "initialize",
-            json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test", "mode": "interactive"}}),
+            json!({
+                "protocolVersion": 1,
+                "nativeTools": {"default": "local"},
+                "host": {"name": "test", "mode": "interactive"},
+            }),
         );
         Self {
             host,
@@ -289,16 +293,31 @@ steps = [ {{ exec = {{ readArgs = {{ path = "$WS/src/a.rs", toolCallId = "r" }} 
 }
 
 #[test]
-fn a_follow_up_after_cards_goes_on_from_the_checkpoint() {
+fn a_follow_up_after_cards_resumes_from_the_checkpoint() {
     let read = |id: &str| {
-        format!(
-            r#"{{ update = {{ toolCallCompleted = {{ callId = "{id}", toolCall = {{ readToolCall = {{ args = {{ path = "{id}" }}, result = {{ success = {{ content = "c" }} }} }} }} }} }} }}"#
-        )
+        Steps::new()
+            .step(json!({
+                "update": {
+                    "toolCallCompleted": {
+                        "callId": id.to_string(),
+                        "toolCall": {
+                            "readToolCall": {
+                                "args": {"path": id.to_string()},
+                                "result": {"success": {"content": "c"}},
+                            },
+                        },
+                    },
+                },
+            }))
+            .build()
     };
-    let steps = format!(
-        r#"{}, {{ text = "ok" }}, {{ usage = {{}} }}, {{ checkpoint = "auto" }}, {{ end = true }}"#,
-        read("a")
-    );
+    let steps = Steps::new()
+        .then(read("a"))
+        .text("ok")
+        .usage()
+        .checkpoint()
+        .end()
+        .build();
     let simulator = playing(Transport::Http1, &steps);
     let mut pi = Pi::new(&simulator, "cards");
     let turn = pi.says("one");
@@ -322,18 +341,34 @@ fn a_follow_up_after_cards_goes_on_from_the_checkpoint() {
 #[test]
 fn cards_that_wait_together_are_shown_together_and_text_parts_them() {
     let card = |id: &str| {
-        format!(
-            r#"{{ update = {{ toolCallCompleted = {{ callId = "{id}", toolCall = {{ readToolCall = {{ args = {{ path = "{id}" }}, result = {{ success = {{ content = "c" }} }} }} }} }} }} }}"#
-        )
+        Steps::new()
+            .step(json!({
+                "update": {
+                    "toolCallCompleted": {
+                        "callId": id.to_string(),
+                        "toolCall": {
+                            "readToolCall": {
+                                "args": {"path": id.to_string()},
+                                "result": {"success": {"content": "c"}},
+                            },
+                        },
+                    },
+                },
+            }))
+            .build()
     };
     // The reply to the exec request shows that everything before it has arrived.
-    let steps = format!(
-        r#"{}, {{ text = "between" }}, {}, {}, {{ text = "then" }}, {}, {{ exec = {{ requestContextArgs = {{}} }} }}, {{ usage = {{}} }}, {{ end = true }}"#,
-        card("a"),
-        card("b"),
-        card("c"),
-        card("d")
-    );
+    let steps = Steps::new()
+        .then(card("a"))
+        .text("between")
+        .then(card("b"))
+        .then(card("c"))
+        .text("then")
+        .then(card("d"))
+        .context()
+        .usage()
+        .end()
+        .build();
     let simulator = playing(Transport::Http1, &steps);
     let mut pi = Pi::new(&simulator, "cards");
     let first = pi.says("go");
@@ -364,15 +399,29 @@ fn cards_that_wait_together_are_shown_together_and_text_parts_them() {
 #[test]
 fn the_last_card_of_a_run_ends_the_hosts_turn() {
     let card = |id: &str| {
-        format!(
-            r#"{{ update = {{ toolCallCompleted = {{ callId = "{id}", toolCall = {{ readToolCall = {{ args = {{ path = "{id}" }}, result = {{ success = {{ content = "c" }} }} }} }} }} }} }}"#
-        )
+        Steps::new()
+            .step(json!({
+                "update": {
+                    "toolCallCompleted": {
+                        "callId": id.to_string(),
+                        "toolCall": {
+                            "readToolCall": {
+                                "args": {"path": id.to_string()},
+                                "result": {"success": {"content": "c"}},
+                            },
+                        },
+                    },
+                },
+            }))
+            .build()
     };
-    let steps = format!(
-        r#"{{ together = true }}, {}, {}, {{ usage = {{}} }}, {{ end = true }}"#,
-        card("a"),
-        card("b")
-    );
+    let steps = Steps::new()
+        .step(json!({"together": true}))
+        .then(card("a"))
+        .then(card("b"))
+        .usage()
+        .end()
+        .build();
     let simulator = playing(Transport::Http1, &steps);
     let mut pi = Pi::new(&simulator, "cards");
     let only = pi.says("go");
@@ -409,7 +458,7 @@ fn cards_and_calls_of_the_host_never_share_a_turn() {
 }
 
 #[test]
-fn words_after_the_last_card_of_a_run_are_said_in_the_next_one() {
+fn text_after_the_last_card_of_a_run_is_shown_in_the_next_turn() {
     let steps = r#"
         { update = { toolCallCompleted = { callId = "a", toolCall = { readToolCall = { args = { path = "a" }, result = { success = { content = "c" } } } } } } },
         { exec = { requestContextArgs = {} } },
@@ -432,7 +481,7 @@ fn words_after_the_last_card_of_a_run_are_said_in_the_next_one() {
 /// The message is injected into a run that has nothing left to send: the next run resumes its
 /// checkpoint, and nothing the checkpoint includes is sent again.
 #[test]
-fn words_behind_a_runs_last_state_do_not_cost_the_conversation() {
+fn text_after_a_runs_last_state_does_not_cost_the_conversation() {
     let steps = r#"
         { update = { toolCallCompleted = { callId = "a", toolCall = { readToolCall = { args = { path = "a" }, result = { success = { content = "c" } } } } } } },
         { checkpoint = "auto" },
@@ -460,7 +509,7 @@ fn words_behind_a_runs_last_state_do_not_cost_the_conversation() {
 }
 
 #[test]
-fn without_cards_the_activity_is_text_and_the_turn_goes_on() {
+fn without_cards_the_activity_is_text_and_the_turn_continues() {
     let simulator = Simulator::start(Transport::Http1);
     let mut pi = Pi::new(&simulator, "text");
     let turn = pi.says("@replay go");
@@ -506,7 +555,7 @@ fn wrappers_somebody_else_owns_are_not_used() {
 }
 
 #[test]
-fn a_card_nobody_dealt_has_no_result() {
+fn an_unknown_card_has_no_result() {
     let simulator = Simulator::start(Transport::Http1);
     let mut pi = Pi::new(&simulator, "cards");
     let answer = pi.recorded(&json!("cursor-replay-1-1-tool-1"));

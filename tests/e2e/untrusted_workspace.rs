@@ -1,11 +1,12 @@
 //! Workspaces with hostile content.
 
+use serde_json::json;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
 use test_support::official_client::OfficialClient;
-use test_support::scenario::{CONTEXT, exec, runs};
+use test_support::scenario::{CONTEXT, exec, inline, runs};
 use test_support::workspace::{talk, write};
 
 /// Creates a pipe without a writer: opening it blocks forever, as reading `/dev/zero` would.
@@ -76,9 +77,13 @@ fn the_model_does_not_change_what_is_run() {
     write(&sdk.workspace, ".cursor/hooks.json", hooks);
     let change = |name: &str| {
         exec(
-            &format!(
-                r#"{{ writeArgs = {{ path = "$WS/.cursor/{name}", fileText = "{{}}", toolCallId = "a" }} }}"#
-            ),
+            &inline(&json!({
+                "writeArgs": {
+                    "path": format!("$WS/.cursor/{name}"),
+                    "fileText": "{}",
+                    "toolCallId": "a",
+                },
+            })),
             r#"{ writeResult = { permissionDenied = { error = { "$contains" = "only the user changes it" } } } }"#,
         )
     };

@@ -1,5 +1,6 @@
 //! Servers that stay connected and send no output, on a paused clock.
 
+use serde_json::json;
 use std::time::Duration;
 
 use agent::run::{Backend, Patience};
@@ -10,11 +11,14 @@ use test_support::in_process::{
     CancelAfter, END, InProcessSession, InProcessTurn, opened, played, requests, said, simulating,
 };
 use test_support::run_client::client_options;
+use test_support::scenario::{Steps, value};
 
 /// Sends only heartbeats for this long.
 fn lives(seconds: u32) -> String {
     let ms = seconds * 1000;
-    format!("{{ delay_ms = {ms}, timeout_ms = {} }},", ms + 60_000)
+    Steps::new()
+        .step(json!({"delay_ms": value(ms), "timeout_ms": value(ms + 60_000)}))
+        .build()
 }
 
 const FOREVER: u32 = 100_000;
@@ -24,7 +28,9 @@ const MUTE: &str = "{ stall = true }";
 
 /// Sends not even heartbeats for this long.
 fn mute(seconds: u32) -> String {
-    format!("{{ silence_ms = {} }},", seconds * 1000)
+    Steps::new()
+        .step(json!({"silence_ms": value(seconds * 1000)}))
+        .build()
 }
 
 /// Takes a turn on a paused clock, which advances whenever all tasks are idle.
@@ -44,14 +50,23 @@ fn idles(taken: &InProcessTurn, says: &str) {
 }
 
 #[tokio::test]
-async fn s35_s36_tokens_are_work_and_heartbeats_are_not() {
+async fn tokens_are_work_and_heartbeats_are_not() {
     let token = r#"{ update = { tokenDelta = { tokens = 1 } } },"#;
-    let thinks = format!(
-        r#"{0} {token} {0} {token} {0} {{ text = "Thought it over." }}, {END}"#,
-        lives(100)
-    );
-    let sleeps = format!(r#"{} {{ text = "Too late." }}, {END}"#, lives(130));
-    let again = format!(r#"{{ text = "Awake." }}, {END}"#);
+    let thinks = Steps::new()
+        .then(lives(100))
+        .then(token)
+        .then(lives(100))
+        .then(token)
+        .then(lives(100))
+        .text("Thought it over.")
+        .then(END)
+        .build();
+    let sleeps = Steps::new()
+        .then(lives(130))
+        .text("Too late.")
+        .then(END)
+        .build();
+    let again = Steps::new().text("Awake.").then(END).build();
     let (sim, backend) = simulating(&[thinks, sleeps, again]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.user("think");
@@ -71,8 +86,17 @@ async fn s35_s36_tokens_are_work_and_heartbeats_are_not() {
 #[tokio::test]
 async fn a_server_that_waits_for_an_unknown_exec_is_named_after_45_seconds() {
     let unknown = r#"{ send_hex = "1205 0805 9a0600" }, { expect_client = { execClientControlMessage = { throw = { id = 5 } } } }"#;
-    let waits = format!(r#"{unknown}, {} {{ text = "Never." }}"#, lives(FOREVER));
-    let continues = format!(r#"{unknown}, {} {{ text = "Done." }}, {END}"#, lives(35));
+    let waits = Steps::new()
+        .then(unknown)
+        .then(lives(FOREVER))
+        .text("Never.")
+        .build();
+    let continues = Steps::new()
+        .then(unknown)
+        .then(lives(35))
+        .text("Done.")
+        .then(END)
+        .build();
     let (_sim, backend) = simulating(&[continues, waits]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.idle_retries = 0;
@@ -88,14 +112,15 @@ async fn a_server_that_waits_for_an_unknown_exec_is_named_after_45_seconds() {
 /// A resumed stream with only heartbeats is rebuilt once before any retry is used; no more streams
 /// are opened than the rebuild and the retries allow.
 #[tokio::test]
-async fn s37_s38_s39_a_silent_resume_is_rebuilt_once() {
+async fn a_silent_resume_is_rebuilt_once() {
     for (retries, wanted) in [(0, 2), (1, 3)] {
-        let first = format!(
-            r#"{}, {{ await = ["a"], timeout_ms = 900000 }}, {} {{ text = "Never." }}"#,
-            opened("look", "a"),
-            lives(FOREVER)
-        );
-        let silent = format!(r#"{} {{ text = "Never." }}"#, lives(FOREVER));
+        let first = Steps::new()
+            .then(opened("look", "a"))
+            .step(json!({"await": ["a"], "timeout_ms": 900000}))
+            .then(lives(FOREVER))
+            .text("Never.")
+            .build();
+        let silent = Steps::new().then(lives(FOREVER)).text("Never.").build();
         let (sim, backend) = simulating(&[first, silent]).await;
         let mut guest = InProcessSession::new(&backend, None);
         guest.policy.idle_retries = retries;
@@ -118,15 +143,21 @@ async fn s37_s38_s39_a_silent_resume_is_rebuilt_once() {
 }
 
 #[tokio::test]
-async fn s38_a_silent_resume_goes_on_from_the_checkpoint_after_it() {
-    let first = format!(
-        r#"{}, {{ await = ["a"] }}, {{ text = "It says " }}, {{ checkpoint = "auto" }}, {} {{ text = "Never." }}"#,
-        opened("look", "a"),
-        lives(FOREVER)
-    );
-    let second = format!(
-        r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ resumeAction = {{}} }} }} }}, {{ text = "42." }}, {END}"#
-    );
+async fn a_silent_resume_continues_from_the_checkpoint_after_it() {
+    let first = Steps::new()
+        .then(opened("look", "a"))
+        .wait_for(&["a"])
+        .text("It says ")
+        .checkpoint()
+        .then(lives(FOREVER))
+        .text("Never.")
+        .build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .step(json!({"expect_request": {"action": {"resumeAction": {}}}}))
+        .text("42.")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[first, second]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.idle_retries = 0;
@@ -141,11 +172,12 @@ async fn s38_a_silent_resume_goes_on_from_the_checkpoint_after_it() {
 }
 
 #[tokio::test]
-async fn s40_no_text_is_shown_twice() {
-    let half = format!(
-        r#"{{ text = "Half. " }}, {} {{ text = "Never." }}"#,
-        lives(FOREVER)
-    );
+async fn no_text_is_shown_twice() {
+    let half = Steps::new()
+        .text("Half. ")
+        .then(lives(FOREVER))
+        .text("Never.")
+        .build();
     // Without a checkpoint, text that was shown ends the turn with an error.
     let (sim, backend) = simulating(std::slice::from_ref(&half)).await;
     let mut guest = InProcessSession::new(&backend, None);
@@ -154,7 +186,11 @@ async fn s40_no_text_is_shown_twice() {
     idles(&taken, "Partial assistant output was already streamed");
     assert_eq!((taken.text.as_str(), requests(&sim).len()), ("Half. ", 1));
     // The same after results.
-    let resumed = format!(r#"{}, {{ await = ["a"] }}, {half}"#, opened("look", "a"));
+    let resumed = Steps::new()
+        .then(opened("look", "a"))
+        .wait_for(&["a"])
+        .then(&half)
+        .build();
     let (sim, backend) = simulating(&[resumed]).await;
     let mut guest = InProcessSession::new(&backend, None);
     let taken = guest.say("go").await;
@@ -165,9 +201,12 @@ async fn s40_no_text_is_shown_twice() {
     assert_eq!((taken.text.as_str(), requests(&sim).len()), ("Half. ", 1));
     // With a checkpoint, the run resumes from it.
     let saved = half.replace("\"Half. \" },", "\"Half. \" }, { checkpoint = \"auto\" },");
-    let rest = format!(
-        r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ resumeAction = {{}} }} }} }}, {{ text = "Rest." }}, {END}"#
-    );
+    let rest = Steps::new()
+        .expect_state("last checkpoint")
+        .step(json!({"expect_request": {"action": {"resumeAction": {}}}}))
+        .text("Rest.")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[saved, rest]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
@@ -182,29 +221,41 @@ async fn s40_no_text_is_shown_twice() {
 /// The text shown after the checkpoint is sent again with every attempt until a checkpoint includes
 /// it, however the attempts end.
 #[tokio::test]
-async fn s40_words_are_told_until_a_state_knows_them() {
+async fn text_is_sent_until_a_state_includes_it() {
     let told = |words: &str| {
-        format!(
-            r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = {{ "$contains" = "{words}" }} }} }} }} }} }},"#
-        )
+        Steps::new()
+            .expect_state("last checkpoint")
+            .step(json!({
+                "expect_request": {
+                    "action": {
+                        "userMessageAction": {"userMessage": {"text": {"$contains": words.to_string()}}},
+                    },
+                },
+            }))
+            .build()
     };
-    let silent = format!(
-        r#"{{ text = "Half. " }}, {{ checkpoint = "auto" }}, {{ text = "The capital is Paris. " }}, {}"#,
-        lives(FOREVER)
-    );
+    let silent = Steps::new()
+        .text("Half. ")
+        .checkpoint()
+        .text("The capital is Paris. ")
+        .then(lives(FOREVER))
+        .build();
     let broken = r#"{ kv_set = { text = "read this far" } }, { reset = "internal_error" }"#;
     for end in [lives(FOREVER), broken.into()] {
         for more in ["It has a river. ", ""] {
-            let again = format!(
-                r#"{} {{ text = "{more}" }}, {end}"#,
-                told("The capital is Paris.")
-            );
+            let again = Steps::new()
+                .then(told("The capital is Paris."))
+                .text(more)
+                .then(&end)
+                .build();
             let known = format!("The capital is Paris. {more}");
             for repeats in ["", known.as_str()] {
-                let rest = format!(
-                    r#"{} {{ text = "{repeats}" }}, {{ text = "The Seine." }}, {END}"#,
-                    told(known.trim())
-                );
+                let rest = Steps::new()
+                    .then(told(known.trim()))
+                    .text(repeats)
+                    .text("The Seine.")
+                    .then(END)
+                    .build();
                 let (sim, backend) = simulating(&[silent.clone(), again.clone(), rest]).await;
                 let mut guest = InProcessSession::new(&backend, None);
                 guest.user("go");
@@ -220,14 +271,25 @@ async fn s40_words_are_told_until_a_state_knows_them() {
 /// A checkpoint does not include text sent after it. A model that does not receive that text
 /// repeats it in a different wording, which no comparison detects.
 #[tokio::test]
-async fn s40_words_behind_the_checkpoint_are_told_from_the_first_restart() {
-    let silent = format!(
-        r#"{{ text = "Half. " }}, {{ checkpoint = "auto" }}, {{ text = "The capital is Paris. " }}, {}"#,
-        lives(FOREVER)
-    );
-    let rest = format!(
-        r#"{{ expect_state = "last checkpoint" }}, {{ expect_request = {{ action = {{ userMessageAction = {{ userMessage = {{ text = {{ "$contains" = "The capital is Paris." }} }} }} }} }} }}, {{ text = "The river is the Seine." }}, {END}"#
-    );
+async fn text_after_the_checkpoint_is_sent_from_the_first_restart() {
+    let silent = Steps::new()
+        .text("Half. ")
+        .checkpoint()
+        .text("The capital is Paris. ")
+        .then(lives(FOREVER))
+        .build();
+    let rest = Steps::new()
+        .expect_state("last checkpoint")
+        .step(json!({
+            "expect_request": {
+                "action": {
+                    "userMessageAction": {"userMessage": {"text": {"$contains": "The capital is Paris."}}},
+                },
+            },
+        }))
+        .text("The river is the Seine.")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[silent.clone(), rest.clone()]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
@@ -236,7 +298,11 @@ async fn s40_words_behind_the_checkpoint_are_told_from_the_first_restart() {
     assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, all));
     played(&sim.recording()).await;
     // The same after results.
-    let resumed = format!(r#"{}, {{ await = ["a"] }}, {silent}"#, opened("look", "a"));
+    let resumed = Steps::new()
+        .then(opened("look", "a"))
+        .wait_for(&["a"])
+        .then(silent)
+        .build();
     let (sim, backend) = simulating(&[resumed, rest]).await;
     let mut guest = InProcessSession::new(&backend, None);
     let taken = guest.say("go").await;
@@ -247,8 +313,12 @@ async fn s40_words_behind_the_checkpoint_are_told_from_the_first_restart() {
 }
 
 #[tokio::test]
-async fn s41_zero_switches_the_watchdogs_off() {
-    let steps = format!(r#"{} {{ text = "At last." }}, {END}"#, lives(2_000));
+async fn zero_switches_the_watchdogs_off() {
+    let steps = Steps::new()
+        .then(lives(2_000))
+        .text("At last.")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.patience = Patience {
@@ -262,7 +332,7 @@ async fn s41_zero_switches_the_watchdogs_off() {
 
 /// A server without heartbeats times out sooner, and uses the same retries.
 #[tokio::test]
-async fn s39_a_mute_server_costs_the_restarts_of_an_idle_one() {
+async fn a_mute_server_costs_the_restarts_of_an_idle_one() {
     for retries in [0, 2] {
         let (sim, backend) = simulating(&[MUTE.to_owned()]).await;
         let mut guest = InProcessSession::new(&backend, None);
@@ -276,8 +346,12 @@ async fn s39_a_mute_server_costs_the_restarts_of_an_idle_one() {
 
 /// The same after results: rebuilt once, and then the retries.
 #[tokio::test]
-async fn s38_s39_a_mute_resume_is_brought_back_once() {
-    let first = format!(r#"{}, {{ await = ["a"] }}, {MUTE}"#, opened("look", "a"));
+async fn a_mute_resume_is_recovered_once() {
+    let first = Steps::new()
+        .then(opened("look", "a"))
+        .wait_for(&["a"])
+        .then(MUTE)
+        .build();
     let (sim, backend) = simulating(&[first, MUTE.to_owned()]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.idle_retries = 1;
@@ -291,13 +365,15 @@ async fn s38_s39_a_mute_resume_is_brought_back_once() {
 }
 
 #[tokio::test]
-async fn s41_without_watchdogs_a_mute_server_has_all_the_time() {
-    let steps = format!(
-        r#"{} {}, {{ await = ["a"] }}, {} {{ text = "At last." }}, {END}"#,
-        mute(600),
-        opened("look", "a"),
-        mute(600)
-    );
+async fn without_watchdogs_a_mute_server_may_take_any_time() {
+    let steps = Steps::new()
+        .then(mute(600))
+        .then(opened("look", "a"))
+        .wait_for(&["a"])
+        .then(mute(600))
+        .text("At last.")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.patience = Patience {
@@ -313,12 +389,14 @@ async fn s41_without_watchdogs_a_mute_server_has_all_the_time() {
 
 /// While the run is parked, the server need not send anything.
 #[tokio::test]
-async fn s37_a_mute_server_is_not_watched_in_a_pause() {
-    let steps = format!(
-        r#"{}, {} {{ await = ["a"] }}, {{ text = "It says 42." }}, {END}"#,
-        opened("look", "a"),
-        mute(500)
-    );
+async fn a_mute_server_is_not_watched_in_a_pause() {
+    let steps = Steps::new()
+        .then(opened("look", "a"))
+        .then(mute(500))
+        .wait_for(&["a"])
+        .text("It says 42.")
+        .then(END)
+        .build();
     let (sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
     let taken = guest.say("go").await;
@@ -332,7 +410,7 @@ async fn s37_a_mute_server_is_not_watched_in_a_pause() {
 
 /// Requests before the stream have an idle timeout as well.
 #[tokio::test]
-async fn s39_an_exchange_that_hangs_is_given_up_on() {
+async fn an_exchange_that_hangs_is_abandoned() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let backend = Backend::new(&client_options(&url)).unwrap();
@@ -350,13 +428,21 @@ async fn s39_an_exchange_that_hangs_is_given_up_on() {
 /// After the end of its turn a server may still send its last checkpoint. Messages without visible
 /// output do not extend the wait for it.
 #[tokio::test]
-async fn a_turn_that_has_ended_is_not_kept_by_a_server_that_says_nothing() {
+async fn a_finished_turn_is_not_kept_open_by_a_silent_server() {
     let token = "{ update = { tokenDelta = { tokens = 1 } } }";
     for nothing in ["{ text = \"\" }", token, "{ usage = {} }"] {
-        let steps = format!(
-            r#"{{ text = "Done." }}, {{ usage = {{}} }}, {} {END}"#,
-            format!("{{ delay_ms = 3000 }}, {nothing}, ").repeat(100)
-        );
+        let steps = Steps::new()
+            .text("Done.")
+            .usage()
+            .then(
+                Steps::new()
+                    .delay_ms(3000)
+                    .then(nothing)
+                    .build()
+                    .repeat(100),
+            )
+            .then(END)
+            .build();
         let (_sim, backend) = simulating(&[steps]).await;
         let mut guest = InProcessSession::new(&backend, None);
         guest.user("go");
@@ -370,9 +456,14 @@ async fn a_turn_that_has_ended_is_not_kept_by_a_server_that_says_nothing() {
 
 /// Text after the end of a turn is still read and shown.
 #[tokio::test]
-async fn words_behind_a_turns_end_are_shown() {
+async fn text_after_a_turns_end_is_shown() {
     let word = r#"{ delay_ms = 4000 }, { text = "more " }, "#.repeat(5);
-    let steps = format!(r#"{{ text = "Done. " }}, {{ usage = {{}} }}, {word} {END}"#);
+    let steps = Steps::new()
+        .text("Done. ")
+        .usage()
+        .then(word)
+        .then(END)
+        .build();
     let (_sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");

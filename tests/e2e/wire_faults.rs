@@ -1,5 +1,6 @@
 //! Every fault on the wire results in a typed failure within a bounded time.
 
+use serde_json::json;
 use std::io::Write as _;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use agent::run::{Command, Outcome, RetryPolicy, RunEvent};
 use cursor_client::failure::{Failure, Remedy, Retry};
 
 use test_support::run_client::{OnText, RunClient, RunOutcome};
-use test_support::scenario::playing;
+use test_support::scenario::{Steps, inline, playing, value};
 use test_support::simulator::{Simulator, Transport};
 
 /// Runs a single attempt.
@@ -147,7 +148,7 @@ async fn http_statuses() {
     ];
     for (status, retry, remedy) in cases {
         for transport in [Transport::H2c, Transport::Http1] {
-            let failure = failure(transport, &format!("{{ status = {status} }}")).await;
+            let failure = failure(transport, &inline(&json!({"status": value(status)}))).await;
             assert_eq!(
                 (failure.retry(), failure.remedy()),
                 (retry, remedy),
@@ -199,9 +200,19 @@ async fn typed_errors_name_their_remedy() {
         ("ERROR_CUSTOM_MESSAGE", None),
     ];
     for (error, remedy) in cases {
-        let steps = format!(
-            r#"{{ text = "a" }}, {{ end = {{ code = "internal", message = "Error", error = "{error}", title = "Title", detail = "detail.", retryable = false }} }}"#
-        );
+        let steps = Steps::new()
+            .text("a")
+            .step(json!({
+                "end": {
+                    "code": "internal",
+                    "message": "Error",
+                    "error": error.to_string(),
+                    "title": "Title",
+                    "detail": "detail.",
+                    "retryable": false,
+                },
+            }))
+            .build();
         let failure = failure(Transport::H2c, &steps).await;
         assert_eq!(
             (failure.retry(), failure.remedy()),
@@ -270,7 +281,7 @@ async fn a_stalled_window_stops_nothing_but_sending() {
 }
 
 #[tokio::test]
-async fn a_certificate_nobody_vouches_for() {
+async fn an_untrusted_certificate_is_refused() {
     let simulator = playing(Transport::Tls, "{ end = true }");
     let mut ours = RunClient::with(&simulator, Transport::Tls, |options| {
         options.trust.extra = None;
@@ -282,7 +293,7 @@ async fn a_certificate_nobody_vouches_for() {
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn no_server_listens() {
     let simulator = playing(Transport::H2c, "{ end = true }");
     let mut ours = RunClient::with(&simulator, Transport::H2c, |options| {
         options.endpoints.backend = Some("http://127.0.0.1:9".into());
@@ -340,9 +351,13 @@ async fn a_cancelled_run_brings_its_last_checkpoint() {
 #[tokio::test]
 async fn the_server_hears_of_a_cancel_whatever_arrives_meanwhile() {
     let flood = r#"{ checkpoint = { rootPromptMessagesJson = ["bW9yZQ=="] } }, "#.repeat(2_000);
-    let steps = format!(
-        r#"{{ text = "cancel me" }}, {flood} {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ checkpoint = {{ rootPromptMessagesJson = ["bGFzdA=="] }} }}, {{ end = true }}"#
-    );
+    let steps = Steps::new()
+        .text("cancel me")
+        .then(flood)
+        .step(json!({"expect_client": {"conversationAction": {"cancelAction": {}}}}))
+        .step(json!({"checkpoint": {"rootPromptMessagesJson": ["bGFzdA=="]}}))
+        .end()
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     for times in 1..=8 {
         let mut ours = RunClient::new(&simulator, Transport::H2c);
@@ -362,7 +377,7 @@ async fn the_server_hears_of_a_cancel_whatever_arrives_meanwhile() {
 
 /// An undeclared request: field 99 of an exec message with id 5.
 #[tokio::test]
-async fn s43_an_unknown_request_is_thrown_back_closed_and_counted() {
+async fn an_unknown_request_is_thrown_closed_and_counted() {
     let steps = r#"{ send_hex = "1205 0805 9a0600" }, { expect_client = { execClientControlMessage = { throw = { id = 5 } } } }, { expect_client = { execClientControlMessage = { streamClose = { id = 5 } } } }, { text = "on we go" }, { usage = {} }, { end = true }"#;
     let simulator = playing(Transport::H2c, steps);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
@@ -379,7 +394,7 @@ async fn s43_an_unknown_request_is_thrown_back_closed_and_counted() {
 
 /// A fault after the end of the turn does not change its result.
 #[tokio::test]
-async fn s42_what_breaks_after_the_turn_broke_nothing() {
+async fn a_break_after_the_turn_costs_nothing() {
     for fault in [
         r#"reset = "internal_error""#,
         r#"goaway = "enhance_your_calm""#,
@@ -410,14 +425,17 @@ async fn heartbeats_after_the_turn_keep_the_stream_for_the_last_checkpoint() {
 /// Heartbeats do not keep the stream open forever, nor do checkpoints or tool calls that are never
 /// completed.
 #[tokio::test]
-async fn what_nobody_sees_after_the_turn_does_not_keep_it_open() {
+async fn work_after_the_answer_does_not_keep_the_turn_open() {
     let tool = r#"update = { toolCallStarted = { callId = "c", toolCall = { readToolCall = { args = { path = "/a" } } } } }"#;
     let no_state = r#"send_hex = "1a00""#;
     for beat in ["heartbeat = true", r#"checkpoint = "auto""#, no_state, tool] {
         let beats = format!(r#"{{ {beat} }}, {{ delay_ms = 100 }}, "#).repeat(600);
-        let steps = format!(
-            r#"{{ text = "all of it" }}, {{ usage = {{}} }}, {beats} {{ expect_cancel = true }}"#
-        );
+        let steps = Steps::new()
+            .text("all of it")
+            .usage()
+            .then(beats)
+            .step(json!({"expect_cancel": true}))
+            .build();
         let simulator = playing(Transport::H2c, &steps);
         let mut ours = RunClient::new(&simulator, Transport::H2c);
         ours.timing.after_turn = Duration::from_millis(500);

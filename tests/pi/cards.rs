@@ -397,7 +397,7 @@ fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
 }
 
 #[test]
-fn without_cards_it_is_told_in_lines() {
+fn without_cards_activity_is_shown_as_lines() {
     let json = ["--model", "cursor/composer-2", "--mode", "json", "Show me."];
     let desk = desk_with_traps(PiVersion::V087);
     for (setting, cards) in [

@@ -5,12 +5,13 @@ use serde_json::json;
 
 use test_support::pi_env::{ECHO, PiEnv, PiVersion, conversation, user_text, written};
 use test_support::pi_rpc::{PiRpc, text};
+use test_support::scenario::Steps;
 
 crate::on_every_pi!(
     an_abort_ends_the_turn_at_once,
     an_overloaded_server_is_asked_again,
-    an_overflow_makes_pi_compact_and_go_on,
-    after_an_abort_the_conversation_goes_on,
+    an_overflow_makes_pi_compact_and_continue,
+    after_an_abort_the_conversation_continues,
     a_quota_is_not_asked_for_again,
 );
 
@@ -47,7 +48,7 @@ steps = [ { end = { code = "resource_exhausted", message = "Error", error = "ERR
     assert_eq!(desk.simulator.recorded().client("runRequest").len(), 2);
 }
 
-fn after_an_abort_the_conversation_goes_on(version: PiVersion) {
+fn after_an_abort_the_conversation_continues(version: PiVersion) {
     let desk = PiEnv::open(version);
     let mut pi = PiRpc::start(&desk);
     pi.say(&json!({"type": "prompt", "message": "@cancel one"}));
@@ -119,7 +120,7 @@ steps = [ { text = "Heard: $USER_TEXT" }, { checkpoint = "auto" }, { usage = {} 
     }
 }
 
-fn an_overflow_makes_pi_compact_and_go_on(version: PiVersion) {
+fn an_overflow_makes_pi_compact_and_continue(version: PiVersion) {
     // A request with a history that was never summarised is rejected as too long.
     let scenario = r#"
 name = "overflow"
@@ -155,7 +156,7 @@ steps = [ { end = { code = "invalid_argument", message = "Error", error = "ERROR
 /// Images and the details of tool results exceed the sidecar's limit long before they fill the
 /// model's context window.
 #[test]
-fn a_history_over_the_sidecars_limit_makes_pi_compact_and_go_on() {
+fn a_history_over_the_sidecars_limit_makes_pi_compact_and_continue() {
     const HOARD: &str = r#"
 export default (pi) => pi.registerTool({
   name: "hoard", label: "Hoard", description: "Keeps things", parameters: { type: "object", properties: {} },
@@ -163,9 +164,19 @@ export default (pi) => pi.registerTool({
 });
 "#;
     let call = |id: &str| {
-        format!(
-            r#"{{ exec = {{ mcpArgs = {{ name = "pi__hoard", providerIdentifier = "pi", toolName = "pi__hoard", toolCallId = "{id}", args = {{}} }} }} }}"#
-        )
+        Steps::new()
+            .step(json!({
+                "exec": {
+                    "mcpArgs": {
+                        "name": "pi__hoard",
+                        "providerIdentifier": "pi",
+                        "toolName": "pi__hoard",
+                        "toolCallId": id.to_string(),
+                        "args": {},
+                    },
+                },
+            }))
+            .build()
     };
     let scenario = format!(
         r#"
@@ -245,7 +256,7 @@ fn a_sidecar_that_dies_is_started_again_but_not_for_ever() {
 }
 
 #[test]
-fn commands_tell_what_they_did() {
+fn commands_report_what_they_did() {
     let desk = PiEnv::playing(PiVersion::V087, ECHO);
     let mut pi = PiRpc::start(&desk);
     pi.say(&json!({"type": "prompt", "message": "/cursor-doctor"}));

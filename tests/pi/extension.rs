@@ -8,7 +8,7 @@ use test_support::wait::until_named;
 
 crate::on_every_pi!(
     pi_runs_the_tools_and_the_results_come_back,
-    giving_up_while_a_tool_runs_cancels_the_turn,
+    aborting_while_a_tool_runs_cancels_the_turn,
     the_host_is_introduced_and_the_request_holds_what_it_should,
 );
 
@@ -58,7 +58,7 @@ fn pi_runs_the_tools_and_the_results_come_back(version: PiVersion) {
     assert!(requests(&desk, "turn/cancel").is_empty());
 }
 
-fn giving_up_while_a_tool_runs_cancels_the_turn(version: PiVersion) {
+fn aborting_while_a_tool_runs_cancels_the_turn(version: PiVersion) {
     let desk = desk(version);
     let mut pi = plain(&desk);
     pi.say(&json!({"type": "prompt", "message": "slow please"}));
@@ -94,7 +94,14 @@ fn the_host_is_introduced_and_the_request_holds_what_it_should(version: PiVersio
     assert_eq!(turn["kind"], "main");
     assert_eq!(turn["workspace"], desk.workspace.to_str().unwrap());
     let cost = json!({"input": 2, "output": 0, "cacheRead": 0, "cacheWrite": 0});
-    let model = json!({"id": "thinker", "thinking": "xhigh", "parameters": {}, "contextWindow": 200_000, "maxTokens": 64_000, "cost": cost});
+    let model = json!({
+        "id": "thinker",
+        "thinking": "xhigh",
+        "parameters": {},
+        "contextWindow": 200_000,
+        "maxTokens": 64_000,
+        "cost": cost,
+    });
     assert_eq!(turn["model"], model);
     let kept = json!({"flags": {"cursor-size": "large"}, "entry": {"nodded": "twice"}});
     assert_eq!(turn["kept"], kept);
@@ -122,7 +129,7 @@ fn large_answers_and_warnings_arrive_whole() {
 /// An error response without an id belongs to some request, so the pending turn fails instead of
 /// waiting forever.
 #[test]
-fn a_sidecar_that_understands_nothing_is_given_up() {
+fn a_sidecar_that_understands_nothing_is_abandoned() {
     let desk = desk(PiVersion::V087);
     let mut pi = plain(&desk);
     pi.say(&json!({"type": "prompt", "message": "garble please"}));

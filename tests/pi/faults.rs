@@ -9,6 +9,7 @@ use serde_json::{Value as Json, json};
 use test_support::pi_env::{PiEnv, PiVersion, conversation, user_text, written};
 use test_support::pi_rpc::{PiRpc, text};
 use test_support::pi_tools::TOOLS;
+use test_support::scenario::Steps;
 use test_support::wait::until_named;
 
 const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
@@ -63,9 +64,12 @@ fn told(desk: &PiEnv) -> Vec<(String, String)> {
 #[test]
 fn a_cut_in_the_middle_of_the_text_is_not_to_be_seen() {
     let first = r#"{ text = "one " }, { checkpoint = "auto" }, { text = "two " }, { kv_set = { text = "read this far" } }, { cut = true }"#;
-    let second = format!(
-        r#"{{ expect_state = "last checkpoint" }}, {{ text = "two " }}, {{ text = "three" }}, {END}"#
-    );
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .text("two ")
+        .text("three")
+        .then(END)
+        .build();
     let desk = desk(PiVersion::V150, &[first.into(), second]);
     let mut pi = pi(&desk, &[]);
     let answer = pi.prompt("count");
@@ -83,7 +87,11 @@ fn a_cut_in_the_middle_of_the_text_is_not_to_be_seen() {
 /// Another sidecar receives the result; the tool has run once.
 #[test]
 fn a_sidecar_killed_while_pi_runs_a_tool_costs_nothing() {
-    let last = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Done." }}, {END}"#);
+    let last = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Done.")
+        .then(END)
+        .build();
     let desk = desk(PiVersion::V087, &[WAITS.into(), last]);
     let mut pi = pi(&desk, &[]);
     pi.say(&json!({"type": "prompt", "message": "wait for it"}));
@@ -115,8 +123,12 @@ fn a_sidecar_killed_while_pi_runs_a_tool_costs_nothing() {
 /// pi is killed with its tool. Another pi continues the saved session, and no process of the first
 /// one is left.
 #[test]
-fn a_pi_killed_while_it_runs_a_tool_goes_on_in_another() {
-    let last = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Went on." }}, {END}"#);
+fn another_pi_continues_when_one_is_killed_while_it_runs_a_tool() {
+    let last = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Went on.")
+        .then(END)
+        .build();
     let desk = desk(PiVersion::V150, &[WAITS.into(), last]);
     let mut first = pi(&desk, &[]);
     first.say(&json!({"type": "prompt", "message": "wait for it"}));
@@ -145,9 +157,9 @@ fn a_pi_killed_while_it_runs_a_tool_goes_on_in_another() {
 
 /// A native tool that ran for the first pi is not executed again for the second one.
 #[test]
-fn a_pi_killed_behind_a_command_does_not_have_it_run_twice() {
+fn a_command_is_not_run_twice_when_pi_is_killed_after_it() {
     let command = r#"exec = { shellStreamArgs = { command = "echo line >> log; echo line", workingDirectory = "$WS", toolCallId = "c", timeout = 10000 } }"#;
-    let hello = format!(r#"{{ text = "Hello." }}, {END}"#);
+    let hello = Steps::new().text("Hello.").then(END).build();
     let first = format!("{{ {command} }}, {{ expect_cancel = true, timeout_ms = 60000 }}");
     let second = format!(
         r#"{{ {command}, throws = "Check its effects first" }}, {{ text = "Looked." }}, {END}"#

@@ -211,7 +211,7 @@ fn footer_shows(pi: &PiScreen<'_>, wanted: &[&str]) -> String {
 }
 
 #[test]
-fn a_persons_controls_on_the_screen_and_after_a_resume() {
+fn the_users_controls_on_the_screen_and_after_a_resume() {
     let desk = desk(PiVersion::V087, SHAPES, "");
     let other = desk.home.path().join("other.ts");
     std::fs::write(&other, OTHER).unwrap();
@@ -359,7 +359,7 @@ fn what_a_session_chose_goes_with_its_branch(version: PiVersion) {
 }
 
 #[test]
-fn a_model_that_is_gone_is_told_of() {
+fn a_removed_model_is_reported() {
     let first = r#"[server.unary."/v1/models"]
 times = 1
 body = { items = [ { id = "stays", aliases = ["s"] }, { id = "goes" } ] }"#;
@@ -396,7 +396,7 @@ body = { items = [ { id = "stays", aliases = ["s"] }, { id = "goes" } ] }"#;
 
 /// An unsupported flag is reported once, and `/cursor-fast` reports that the flag takes precedence.
 #[test]
-fn a_flag_that_does_nothing_is_told_of_once() {
+fn a_flag_without_effect_is_reported_once() {
     let desk = desk(PiVersion::V087, SHAPES, "");
     let more = ["--model", "cursor/grok-4.3@1m", "--cursor-fast"];
     let mut pi = PiRpc::with(&desk, &more);

@@ -8,9 +8,9 @@ use test_support::pi_env::{ECHO, PiEnv, PiVersion, conversation, rules, user_tex
 
 crate::on_every_pi!(
     print_gives_the_answer_and_ends,
-    json_mode_tells_every_event,
+    json_mode_prints_every_event,
     the_system_prompt_reaches_cursor,
-    an_error_is_told_on_stderr,
+    an_error_is_printed_to_stderr,
     the_models_are_listed_without_a_key,
 );
 
@@ -25,7 +25,7 @@ fn print_gives_the_answer_and_ends(version: PiVersion) {
     assert_eq!(user_text(recording.client("runRequest")[0]), "good morning");
 }
 
-fn json_mode_tells_every_event(version: PiVersion) {
+fn json_mode_prints_every_event(version: PiVersion) {
     let desk = PiEnv::playing(version, ECHO);
     let ran = desk.pi(&["--model", "cursor/composer-2", "--mode", "json", "hi"]);
     let events: Vec<Json> = ran
@@ -62,7 +62,7 @@ fn the_system_prompt_reaches_cursor(version: PiVersion) {
     }
 }
 
-fn an_error_is_told_on_stderr(version: PiVersion) {
+fn an_error_is_printed_to_stderr(version: PiVersion) {
     let error = r#"
 name = "no"
 [[run]]
@@ -85,7 +85,7 @@ fn the_models_are_listed_without_a_key(version: PiVersion) {
 }
 
 #[test]
-fn two_pis_with_the_same_words_share_nothing() {
+fn two_pis_with_the_same_prompts_share_nothing() {
     let desk = PiEnv::playing(PiVersion::V087, ECHO);
     std::thread::scope(|scope| {
         let runs = [0, 1].map(|_| scope.spawn(|| desk.print("same words")));
@@ -100,7 +100,7 @@ fn two_pis_with_the_same_words_share_nothing() {
 }
 
 #[test]
-fn the_demo_answers_and_says_who_does() {
+fn the_demo_answers_and_names_its_backend() {
     let output = std::process::Command::new(test_support::root().join(".ci/demo"))
         .current_dir(test_support::root())
         .env_remove("CURSOR_API_KEY")
@@ -117,7 +117,7 @@ fn the_demo_answers_and_says_who_does() {
 
 /// Without a screen, notices and the path of the debug log are printed on stderr.
 #[test]
-fn notices_and_the_debug_log_are_told_on_stderr() {
+fn notices_and_the_debug_log_are_printed_to_stderr() {
     let desk = PiEnv::playing(PiVersion::V087, ECHO).with("PI_CURSOR_PROVIDER_DEBUG", "1");
     let ran = desk.print("one");
     assert_eq!(ran.stdout, "Heard: one\n", "{ran:?}");

@@ -102,7 +102,7 @@ fn a_missing_program_is_named() {
 
 /// `cat` echoes requests and never responds; without a timeout every start of pi would hang.
 #[test]
-fn a_program_that_never_answers_is_given_up() {
+fn a_program_that_never_answers_is_abandoned() {
     let desk = PiEnv::playing(PiVersion::V087, ECHO).with_sidecar("/bin/cat");
     let ran = desk.pi(&["--list-models", "cursor"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");

@@ -5,9 +5,9 @@ use test_support::pi_env::{ECHO, PiEnv, PiVersion, conversation, rules, user_tex
 use test_support::pi_rpc::PiRpc;
 use test_support::pi_screen::PiScreen;
 
-crate::on_every_pi!(the_rules_of_a_project_are_told_once);
+crate::on_every_pi!(the_rules_of_a_project_are_sent_once);
 
-fn the_rules_of_a_project_are_told_once(version: PiVersion) {
+fn the_rules_of_a_project_are_sent_once(version: PiVersion) {
     const CANARY: &str = "Write dates as in 1 May 2031.";
     let desk = PiEnv::playing(version, FOLLOWED);
     std::fs::write(desk.workspace.join("AGENTS.md"), CANARY).unwrap();
@@ -22,7 +22,7 @@ fn the_rules_of_a_project_are_told_once(version: PiVersion) {
 
 /// Another pi and another sidecar; the user picks the old session from pi's list.
 #[test]
-fn a_session_picked_from_the_list_goes_on() {
+fn a_session_picked_from_the_list_continues() {
     for version in [
         PiVersion::V074,
         PiVersion::V079,

@@ -10,7 +10,7 @@ crate::on_every_pi!(
     a_new_session_is_a_new_conversation,
     a_summary_is_made_beside_the_session,
     a_tool_of_pi_is_offered_called_and_answered_in_one_run,
-    a_resumed_session_goes_on_from_the_checkpoint,
+    a_resumed_session_continues_from_the_checkpoint,
     another_model_and_another_thinking_level_keep_the_conversation,
     a_picture_reaches_cursor_once,
 );
@@ -104,7 +104,7 @@ fn a_summary_is_made_beside_the_session(version: PiVersion) {
 }
 
 /// pi and the sidecar exit; new ones resume the same conversation.
-fn a_resumed_session_goes_on_from_the_checkpoint(version: PiVersion) {
+fn a_resumed_session_continues_from_the_checkpoint(version: PiVersion) {
     let desk = PiEnv::playing(version, FOLLOWED);
     let mut pi = PiRpc::start(&desk);
     pi.prompt("one");

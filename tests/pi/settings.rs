@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 use test_support::official_client::{McpHttpServer, OfficialClient, PNG, mcp_stdio};
 use test_support::pi_env::{ECHO, PiEnv, PiOutput, PiVersion};
 use test_support::root;
+use test_support::scenario::{Steps, value};
 
 crate::on_every_pi!(what_pis_tools_say_is_taken_for_what_it_means);
 
@@ -17,13 +18,24 @@ fn write(desk: &PiEnv, path: &str, text: &str) {
 }
 
 fn call(server: &str, expect: &str) -> String {
-    format!(
-        r#"{{ exec = {{ mcpArgs = {{ name = "{server}-echo", providerIdentifier = "{server}", toolName = "echo", toolCallId = "c-{server}", args = {{ text = "hi" }} }} }}, expect = {{ mcpResult = {expect} }} }}"#
-    )
+    Steps::new()
+        .step(json!({
+            "exec": {
+                "mcpArgs": {
+                    "name": format!("{server}-echo"),
+                    "providerIdentifier": server.to_string(),
+                    "toolName": "echo",
+                    "toolCallId": format!("c-{server}"),
+                    "args": {"text": "hi"},
+                },
+            },
+            "expect": {"mcpResult": value(expect)},
+        }))
+        .build()
 }
 
 #[test]
-fn a_setting_that_is_not_understood_is_told() {
+fn an_invalid_setting_is_reported() {
     let desk = PiEnv::playing(PiVersion::V150, ECHO).with("PI_CURSOR_NATIVE_TOOLS", "of");
     let ran = desk.print("hi");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "Heard: hi\n"));

@@ -5,10 +5,11 @@ use test_support::pi_env::{ECHO, PiEnv, PiVersion, conversation, user_text, writ
 use test_support::pi_screen::PiScreen;
 use test_support::pi_tools;
 use test_support::pi_tools::TOOLS;
+use test_support::scenario::Steps;
 use test_support::wait::until_named;
 
 crate::on_every_pi!(
-    going_back_in_the_tree_tells_the_history_anew,
+    going_back_in_the_tree_sends_the_history_again,
     a_reload_keeps_the_sidecar_and_a_new_session_the_process,
     a_conversation_on_the_screen_and_its_end,
     escape_aborts_the_turn,
@@ -91,7 +92,7 @@ steps = [ { text = "This may take a while" }, { expect_cancel = true } ]
     });
 }
 
-fn going_back_in_the_tree_tells_the_history_anew(version: PiVersion) {
+fn going_back_in_the_tree_sends_the_history_again(version: PiVersion) {
     let desk = PiEnv::playing(version, ECHO);
     let pi = PiScreen::start(&desk, "one", "Heard: one");
     pi.say("two");
@@ -186,10 +187,14 @@ fn a_key_given_at_login_is_used(version: PiVersion) {
 
 /// Output on stderr would be drawn over pi's screen.
 #[test]
-fn what_the_bridge_tells_is_not_written_over_the_screen() {
+fn the_bridges_log_is_not_written_over_the_screen() {
     let steps = [1, 2].map(|n| {
         let call = pi_tools::call("echo", &pi_tools::says("\"echo echo\""));
-        format!(r#"{call}, {{ text = "Answer {n}." }}, {}"#, pi_tools::END)
+        Steps::new()
+            .then(call)
+            .text(&format!("Answer {n}."))
+            .then(pi_tools::END)
+            .build()
     });
     let (desk, tools) = pi_tools::desk(PiVersion::V150, &steps);
     let file = desk.home.path().join("bridge.jsonl");

@@ -6,15 +6,16 @@ use crate::tool_calls::{one_run, session};
 use test_support::pi_env::{PiOutput, PiVersion, conversation, user_text, written};
 use test_support::pi_rpc::{PiRpc, text};
 use test_support::pi_tools::{END, call, desk, pi, says, text_of};
+use test_support::scenario::Steps;
 
 crate::on_every_pi!(
     calls_of_every_kind_are_answered_in_one_run,
-    words_on_the_way_reach_the_same_run_and_a_follow_up_the_next,
-    giving_up_a_tool_keeps_the_conversation,
+    steering_reaches_the_same_run_and_a_follow_up_the_next,
+    aborting_a_tool_keeps_the_conversation,
     without_tools_none_is_offered,
-    a_question_reaches_the_person,
-    without_a_screen_the_question_says_so,
-    the_bridge_tells_on_stderr_only_if_asked_to,
+    a_question_reaches_the_user,
+    without_a_screen_the_question_is_refused,
+    the_bridge_logs_to_stderr_only_if_enabled,
 );
 
 fn calls_of_every_kind_are_answered_in_one_run(version: PiVersion) {
@@ -88,18 +89,40 @@ fn calls_of_every_kind_are_answered_in_one_run(version: PiVersion) {
 
 /// Messages are injected while text streams, while a tool runs, and while text streams after its
 /// result.
-fn words_on_the_way_reach_the_same_run_and_a_follow_up_the_next(version: PiVersion) {
+fn steering_reaches_the_same_run_and_a_follow_up_the_next(version: PiVersion) {
     let heard = |text: &str| {
-        format!(
-            r#"{{ expect_client = {{ conversationAction = {{ injectContextAction = {{ userContext = {{ userMessage = {{ text = "{text}" }} }} }} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
-            {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ delivered = {{ step = 1 }} }} }} }} }}"#
-        )
+        Steps::new()
+            .step(json!({
+                "expect_client": {
+                    "conversationAction": {
+                        "injectContextAction": {"userContext": {"userMessage": {"text": text.to_string()}}},
+                    },
+                },
+                "capture": {"I": "/conversationAction/injectContextAction/injectionId"},
+            }))
+            .step(json!({
+                "update": {
+                    "contextInjectionState": {"injectionId": "$I", "state": {"delivered": {"step": 1}}},
+                },
+            }))
+            .build()
     };
     // The model continues only when a file exists.
     let until = |file: &str| {
-        format!(
-            r#"{{ exec = {{ shellArgs = {{ command = "until [ -e ~/{file} ]; do sleep 0.01; done", workingDirectory = "$WS", timeout = 40000, toolCallId = "call-{file}", skipApproval = true, parsingResult = {{}} }} }} }}"#
-        )
+        Steps::new()
+            .step(json!({
+                "exec": {
+                    "shellArgs": {
+                        "command": format!("until [ -e ~/{file} ]; do sleep 0.01; done"),
+                        "workingDirectory": "$WS",
+                        "timeout": 40000,
+                        "toolCallId": format!("call-{file}"),
+                        "skipApproval": true,
+                        "parsingResult": {},
+                    },
+                },
+            }))
+            .build()
     };
     let first = [
         r#"{ text = "Thinking." }"#,
@@ -116,9 +139,11 @@ fn words_on_the_way_reach_the_same_run_and_a_follow_up_the_next(version: PiVersi
         END,
     ]
     .join(", ");
-    let second = format!(
-        r#"{{ expect_state = "last checkpoint" }}, {{ text = "And then: $USER_TEXT" }}, {END}"#
-    );
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .text("And then: $USER_TEXT")
+        .then(END)
+        .build();
     let (desk, tools) = desk(version, &[first, second]);
     // The command only delays the model; executed locally, it does not end a turn of pi.
     let desk = desk.with("PI_CURSOR_NATIVE_TOOLS", "local");
@@ -172,13 +197,19 @@ fn words_on_the_way_reach_the_same_run_and_a_follow_up_the_next(version: PiVersi
     assert_eq!(words, expected);
 }
 
-fn giving_up_a_tool_keeps_the_conversation(version: PiVersion) {
-    let first = format!(
-        r#"{{ checkpoint = "auto" }}, {}, {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ checkpoint = "auto" }}, {{ expect_cancel = true }}"#,
-        call("wait", r#"open = true, name = "w""#)
-    );
-    let second =
-        format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Still here." }}, {END}"#);
+fn aborting_a_tool_keeps_the_conversation(version: PiVersion) {
+    let first = Steps::new()
+        .checkpoint()
+        .then(call("wait", r#"open = true, name = "w""#))
+        .step(json!({"expect_client": {"conversationAction": {"cancelAction": {}}}}))
+        .checkpoint()
+        .step(json!({"expect_cancel": true}))
+        .build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Still here.")
+        .then(END)
+        .build();
     let (desk, tools) = desk(version, &[first, second]);
     let mut pi = pi(&desk, &tools, &[]);
     pi.say(&json!({"type": "prompt", "message": "go"}));
@@ -204,7 +235,12 @@ fn without_tools_none_is_offered(version: PiVersion) {
         "echo",
         r#"expect = { mcpResult = { toolNotFound = { name = "pi__echo" } } }"#,
     );
-    let steps = format!(r#"{read}, {missing}, {{ text = "Fine." }}, {END}"#);
+    let steps = Steps::new()
+        .then(read)
+        .then(missing)
+        .text("Fine.")
+        .then(END)
+        .build();
     let (desk, tools) = desk(version, &[steps]);
     std::fs::write(desk.workspace.join("note"), "mine").unwrap();
     let mut pi = pi(&desk, &tools, &["--no-tools"]);
@@ -216,27 +252,53 @@ fn without_tools_none_is_offered(version: PiVersion) {
 }
 
 /// As a tool that the model calls, with two questions, and as Cursor's own kind of question.
-fn a_question_reaches_the_person(version: PiVersion) {
+fn a_question_reaches_the_user(version: PiVersion) {
     let questions = r#"questions = [ { id = "fruit", question = "Which?", options = [ "Apples", { label = "Pears", value = "p", description = "green" } ] }, { id = "why", prompt = "Why?" } ]"#;
-    let steps = format!(
-        r#"{}, {{ query = {{ askQuestionInteractionQuery = {{ args = {{ questions = [ {{ id = "q1", prompt = "Sure?", options = [ {{ id = "y", label = "Yes" }}, {{ id = "n", label = "No" }} ] }} ] }}, toolCallId = "c" }} }}, expect = {{ askQuestionInteractionResponse = {{ result = {{ success = {{ answers = [ {{ questionId = "q1", selectedOptionIds = [ "n" ] }} ] }} }} }} }} }}, {}, {{ text = "Thanks." }}, {END}"#,
-        call(
-            "cursor_ask_question",
-            &says(r#""User answered: \n- fruit: p\n- why: juicy""#)
+    let steps = Steps::new()
+        .then(
+            call(
+                "cursor_ask_question",
+                &says(r#""User answered: \n- fruit: p\n- why: juicy""#),
+            )
+            .replace(
+                "text = \"cursor_ask_question\" } }",
+                &format!("{questions} }} }}"),
+            ),
         )
-        .replace(
-            "text = \"cursor_ask_question\" } }",
-            &format!("{questions} }} }}")
-        ),
-        call(
-            "cursor_ask_question",
-            &says("\"User cancelled the question.\"")
+        .step(json!({
+            "query": {
+                "askQuestionInteractionQuery": {
+                    "args": {
+                        "questions": [{
+                            "id": "q1",
+                            "prompt": "Sure?",
+                            "options": [{"id": "y", "label": "Yes"}, {"id": "n", "label": "No"}],
+                        }],
+                    },
+                    "toolCallId": "c",
+                },
+            },
+            "expect": {
+                "askQuestionInteractionResponse": {
+                    "result": {
+                        "success": {"answers": [{"questionId": "q1", "selectedOptionIds": ["n"]}]},
+                    },
+                },
+            },
+        }))
+        .then(
+            call(
+                "cursor_ask_question",
+                &says("\"User cancelled the question.\""),
+            )
+            .replace(
+                "text = \"cursor_ask_question\" } }",
+                "question = \"More?\" } }",
+            ),
         )
-        .replace(
-            "text = \"cursor_ask_question\" } }",
-            "question = \"More?\" } }"
-        ),
-    );
+        .text("Thanks.")
+        .then(END)
+        .build();
     let (desk, tools) = desk(version, &[steps]);
     let mut pi = pi(&desk, &tools, &[]);
     pi.say(&json!({"type": "prompt", "message": "go"}));
@@ -275,26 +337,28 @@ fn a_question_reaches_the_person(version: PiVersion) {
     desk.simulator.recorded().assert_played(&["completed"]);
 }
 
-fn without_a_screen_the_question_says_so(version: PiVersion) {
+fn without_a_screen_the_question_is_refused(version: PiVersion) {
     let refused = r#"expect = { mcpResult = { success = { isError = true, content = [ { text = { text = { "$contains" = "UI is unavailable" } } } ] } } }"#;
-    let steps = format!(
-        r#"{}, {{ text = "I assume so." }}, {END}"#,
-        call("cursor_ask_question", refused).replace(
+    let steps = Steps::new()
+        .then(call("cursor_ask_question", refused).replace(
             "text = \"cursor_ask_question\" } }",
-            "question = \"Sure?\" } }"
-        )
-    );
+            "question = \"Sure?\" } }",
+        ))
+        .text("I assume so.")
+        .then(END)
+        .build();
     let (desk, _) = desk(version, &[steps]);
     let ran = desk.print("go");
     assert_eq!(ran.stdout, "I assume so.\n", "{ran:?}");
     desk.simulator.recorded().assert_played(&["completed"]);
 }
 
-fn the_bridge_tells_on_stderr_only_if_asked_to(version: PiVersion) {
-    let steps = format!(
-        r#"{}, {{ text = "Fine." }}, {END}"#,
-        call("echo", &says("\"echo echo\""))
-    );
+fn the_bridge_logs_to_stderr_only_if_enabled(version: PiVersion) {
+    let steps = Steps::new()
+        .then(call("echo", &says("\"echo echo\"")))
+        .text("Fine.")
+        .then(END)
+        .build();
     let (desk, tools) = desk(version, &[steps]);
     let print = |debug: &str| {
         let more = [

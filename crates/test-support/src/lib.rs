@@ -7,7 +7,7 @@
 //! | `in_process` | a session and a simulator inside the test, where the clock can be paused |
 //! | `run_client` | the engine's runs without sessions |
 //! | `gateway` | `cursor-sidecar gateway` as a process, and an HTTP client of it |
-//! | `official_client` | Cursor's own client, which runs in Node |
+//! | `official_client`, `recordings` | Cursor's own client, which runs in Node, and what it answered |
 //! | `fault_proxy` | a proxy that breaks connections at chosen frames |
 //! | `pi_env`, `pi_rpc`, `pi_screen`, `pi_tools`, `pi_retry_rules` | real pi |
 //! | `processes`, `wait`, `workspace`, `debug_log` | what processes did, and polling |
@@ -30,6 +30,7 @@ pub mod pi_rpc;
 pub mod pi_screen;
 pub mod pi_tools;
 pub mod processes;
+pub mod recordings;
 pub mod rpc_session;
 pub mod run_client;
 pub mod scenario;

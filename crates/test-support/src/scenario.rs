@@ -1,6 +1,9 @@
 //! Scripts for the simulator: steps, runs and simulators that play them.
 
+use std::fmt::Display;
 use std::io::Write as _;
+
+use serde_json::{Value as Json, json};
 
 use crate::simulator::{Simulator, Transport};
 
@@ -61,4 +64,105 @@ pub fn said(text: &str) -> String {
 /// An exec request of a native tool and its expected result.
 pub fn exec(args: &str, expect: &str) -> String {
     format!("{{ exec = {args}, expect = {expect} }}")
+}
+
+/// Builds the steps of a run, in the TOML that the simulator reads.
+#[derive(Debug, Default, Clone)]
+pub struct Steps(Vec<String>);
+
+impl Steps {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends any step; `docs/simulator.md` lists them.
+    pub fn step(mut self, step: Json) -> Self {
+        self.0.push(inline(&step));
+        self
+    }
+
+    /// Appends steps that are already in TOML. There may be none, or a comma after them.
+    pub fn then(mut self, steps: impl Display) -> Self {
+        let steps = steps.to_string();
+        let steps = steps.trim().trim_end_matches(',');
+        if !steps.is_empty() {
+            self.0.push(steps.to_owned());
+        }
+        self
+    }
+
+    /// Requests the context, which a client sends with its rules and tools.
+    pub fn context(self) -> Self {
+        self.step(json!({"exec": {"requestContextArgs": {}}}))
+    }
+
+    pub fn text(self, text: impl Display) -> Self {
+        self.step(json!({"text": text.to_string()}))
+    }
+
+    pub fn checkpoint(self) -> Self {
+        self.step(json!({"checkpoint": "auto"}))
+    }
+
+    pub fn usage(self) -> Self {
+        self.step(json!({"usage": {}}))
+    }
+
+    pub fn end(self) -> Self {
+        self.step(json!({"end": true}))
+    }
+
+    /// Waits for the results of the open requests with these names.
+    pub fn wait_for(self, names: &[&str]) -> Self {
+        self.step(json!({"await": names}))
+    }
+
+    pub fn delay_ms(self, delay: u64) -> Self {
+        self.step(json!({"delay_ms": delay}))
+    }
+
+    /// Resets the stream with an HTTP/2 error.
+    pub fn reset(self, error: &str) -> Self {
+        self.step(json!({"reset": error}))
+    }
+
+    pub fn expect_state(self, state: &str) -> Self {
+        self.step(json!({"expect_state": state}))
+    }
+
+    pub fn build(self) -> String {
+        self.0.join(", ")
+    }
+}
+
+/// Returns a value as inline TOML.
+pub fn inline(json: &Json) -> String {
+    match json {
+        Json::Object(fields) if fields.is_empty() => "{}".into(),
+        Json::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| {
+                let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+                let name = if !name.is_empty() && name.chars().all(is_bare) {
+                    name.clone()
+                } else {
+                    json!(name).to_string()
+                };
+                format!("{name} = {}", inline(value))
+            });
+            format!("{{ {} }}", fields.collect::<Vec<_>>().join(", "))
+        }
+        Json::Array(items) => {
+            let items: Vec<String> = items.iter().map(inline).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Json::Null => panic!("TOML has no null"),
+        // TOML has the escapes of JSON, and wants one more.
+        other => other.to_string().replace('\u{7f}', "\\u007f"),
+    }
+}
+
+/// Returns a value that is written in TOML.
+pub fn value(text: impl Display) -> Json {
+    let mut table: Json = toml::from_str(&format!("value = {text}")).unwrap();
+    table["value"].take()
 }

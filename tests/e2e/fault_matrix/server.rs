@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use test_support::binary;
+use test_support::scenario::Steps;
 use test_support::simulator::Recording;
 
 /// Number of distinct `w-NN` markers in the story's text; no folder name contains one.
@@ -69,10 +70,20 @@ impl Story {
                 .collect()
         };
         let call = |name: &str| {
-            format!(
-                r#"{{ exec = {{ mcpArgs = {{ name = "pi__{name}", providerIdentifier = "pi", toolName = "pi__{name}", toolCallId = "call-{name}", args = {{ q = "{name}" }} }} }}, told = "found-{name}" }},
-"#
-            )
+            Steps::new()
+                .step(json!({
+                    "exec": {
+                        "mcpArgs": {
+                            "name": format!("pi__{name}"),
+                            "providerIdentifier": "pi",
+                            "toolName": format!("pi__{name}"),
+                            "toolCallId": format!("call-{name}"),
+                            "args": {"q": name.to_string()},
+                        },
+                    },
+                    "told": format!("found-{name}"),
+                }))
+                .build()
         };
         const SAVED: &str = "{ checkpoint = \"auto\" },\n";
         const LATE: &str = "{ checkpoint = \"late\" },\n";
@@ -103,14 +114,27 @@ impl Story {
         let streamed =
             |line: &str, more: &str| command(line, "shellStreamArgs", "shellStream.stdout", more);
         let whole = |line: &str| command(line, "shellArgs", "shellResult.success.stdout", "");
-        let write = format!(
-            r#"{{ exec = {{ writeArgs = {{ path = "{folder}/note", fileText = "wrote it", toolCallId = "call-write" }} }}, told = "{folder}/note", expect = {{ writeResult.success = {{}} }}, may_throw = "{BEGUN}" }},
-"#
-        );
-        let read = format!(
-            r#"{{ exec = {{ readArgs = {{ path = "{folder}/seen", toolCallId = "call-read" }} }}, told = "seen it", expect = {{ readResult.success.content = "seen it" }} }},
-"#
-        );
+        let write = Steps::new()
+            .step(json!({
+                "exec": {
+                    "writeArgs": {
+                        "path": format!("{folder}/note"),
+                        "fileText": "wrote it",
+                        "toolCallId": "call-write",
+                    },
+                },
+                "told": format!("{folder}/note"),
+                "expect": {"writeResult": {"success": {}}},
+                "may_throw": BEGUN.to_string(),
+            }))
+            .build();
+        let read = Steps::new()
+            .step(json!({
+                "exec": {"readArgs": {"path": format!("{folder}/seen"), "toolCallId": "call-read"}},
+                "told": "seen it",
+                "expect": {"readResult": {"success": {"content": "seen it"}}},
+            }))
+            .build();
         let busy = |saved: &str| {
             [
                 &words(1, 4),

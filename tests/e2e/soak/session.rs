@@ -16,6 +16,7 @@ use super::chance::Chance;
 use super::station::{PATIENCE, Station, Wrongs};
 
 use test_support::pi_retry_rules::{MOST_RETRIES, is_retryable};
+use test_support::scenario::Steps;
 
 /// Number of chapters in the story.
 pub const CHAPTERS: usize = 2;
@@ -28,12 +29,17 @@ const WORDS: usize = 3;
 pub fn story() -> String {
     let mut steps = String::new();
     for chapter in 1..=CHAPTERS {
-        steps += &format!(
-            "{{ exec = {{ requestContextArgs = {{}} }}, told = \"chapter-{chapter}\" }},\n{{ exec = {{ requestContextArgs = {{}} }} }},\n{{ thinking = \"hm\" }}, {{ thinking_done = true }},\n"
-        );
+        steps += &Steps::new()
+            .step(json!({"exec": {"requestContextArgs": {}}, "told": format!("chapter-{chapter}")}))
+            .context()
+            .step(json!({"thinking": "hm"}))
+            .step(json!({"thinking_done": true}))
+            .build();
         for round in 0..=ROUNDS {
             for word in 0..WORDS {
-                steps += &format!("{{ text = \"{} \" }},\n", name(chapter, round, word));
+                steps += &Steps::new()
+                    .text(&format!("{} ", name(chapter, round, word)))
+                    .build();
             }
             // Pauses with and without their own checkpoint.
             if round % 2 == 1 {
@@ -41,9 +47,21 @@ pub fn story() -> String {
             }
             if round < ROUNDS {
                 let call = format!("c{chapter}r{round}");
-                steps += &format!(
-                    "{{ exec = {{ mcpArgs = {{ name = \"pi__look\", providerIdentifier = \"pi\", toolName = \"pi__look\", toolCallId = \"{call}\", args = {{ q = \"{call}\" }} }} }}, told = \"found-{call}\", timeout_ms = 600000 }},\n"
-                );
+                steps += &Steps::new()
+                    .step(json!({
+                        "exec": {
+                            "mcpArgs": {
+                                "name": "pi__look",
+                                "providerIdentifier": "pi",
+                                "toolName": "pi__look",
+                                "toolCallId": call.to_string(),
+                                "args": {"q": call.to_string()},
+                            },
+                        },
+                        "told": format!("found-{call}"),
+                        "timeout_ms": 600000,
+                    }))
+                    .build();
                 // Checkpoints that were sent before the server received the tool result.
                 if round >= 2 {
                     steps += "{ checkpoint = \"late\" },\n";

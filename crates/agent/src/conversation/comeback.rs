@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn s12_text_between_calls_is_kept_and_results_are_sent_separately() {
+    fn text_between_calls_is_kept_and_results_are_sent_separately() {
         let messages = rounds();
         let lost = Comeback::read(&messages).unwrap();
         let history = lost.history();
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn s30_images_of_results_and_messages_are_sent() {
+    fn images_of_results_and_messages_are_sent() {
         let with_image = |text: &str, data: &str| {
             let image = Content::Image {
                 data: data.into(),

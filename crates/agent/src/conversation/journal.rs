@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn s48_a_pause_is_stored_and_a_journal_without_one_can_be_read() {
+    fn a_pause_is_stored_and_a_journal_without_one_can_be_read() {
         let call = PausedCall {
             id: "c1".into(),
             tool: "look".into(),

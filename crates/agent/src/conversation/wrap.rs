@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn s29_a_failed_tool_is_marked_as_failed() {
+    fn a_failed_tool_is_marked_as_failed() {
         let failed = Recovered {
             verdict: Verdict::Failed,
             ..result("t", "no such file")
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn s32_the_id_is_fresh_and_lookalikes_are_noticed_in_any_case() {
+    fn the_id_is_fresh_and_lookalikes_are_noticed_in_any_case() {
         let id = |wrapped: &str| wrapped.split("recovery:").nth(1).unwrap()[..36].to_owned();
         let one = id(&wrap(&[result("t", "x")]));
         assert!(Uuid::parse_str(&one).is_ok());

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn s39_idle_streams_have_their_own_budget() {
+    fn idle_streams_have_their_own_budget() {
         let idle = Failure::Idle("idle".into());
         let policy = RetryPolicy {
             idle: 2,
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn s39_retries_of_an_earlier_run_count() {
+    fn retries_of_an_earlier_run_count() {
         let policy = RetryPolicy::default();
         let mut first = Ledger::default();
         for _ in 0..2 {
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn s40_after_shown_text_only_a_checkpoint_is_resumed() {
+    fn after_shown_text_only_a_checkpoint_is_resumed() {
         let idle = Failure::Idle("idle".into());
         let policy = RetryPolicy::default();
         let shown = with(None, Shown::Something);

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn s36_heartbeats_are_not_work_and_tokens_are() {
+    fn heartbeats_are_not_work_and_tokens_are() {
         use interaction_update::Message as Update;
         let text = |text: &str| TextDeltaUpdate {
             text: text.into(),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn s41_a_watchdog_that_is_off_has_no_deadline() {
+    fn a_watchdog_that_is_off_has_no_deadline() {
         let now = Instant::now();
         let patience = Patience {
             first: None,

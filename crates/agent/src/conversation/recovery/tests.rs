@@ -62,14 +62,14 @@ fn differ(expected: &[&str], received: &[&str]) -> Plan {
 }
 
 #[test]
-fn s03_a_fresh_process_never_rebuilds() {
+fn a_fresh_process_never_rebuilds() {
     let decision = plan(None, &request_with(&["t"]), NOW);
     assert_eq!(decision.plan, Plan::Skip(Skip::NoStoredConversation));
     assert!(!decision.had_checkpoint);
 }
 
 #[test]
-fn s04_a_conversation_without_a_pause_never_rebuilds() {
+fn a_conversation_without_a_pause_never_rebuilds() {
     for pause in [None, Some(pause(&[])), Some(pause(&[""]))] {
         let plan = planned(&row(pause), &request_with(&["t"]));
         assert_eq!(plan, Plan::Skip(Skip::NoMidpauseSnapshot));
@@ -77,7 +77,7 @@ fn s04_a_conversation_without_a_pause_never_rebuilds() {
 }
 
 #[test]
-fn s05_checks_are_reported_in_order() {
+fn checks_are_reported_in_order() {
     // Everything is wrong at first; each step fixes the reported problem, and the next one is
     // reported.
     let mut row = row(None);
@@ -134,7 +134,7 @@ fn s05_checks_are_reported_in_order() {
 }
 
 #[test]
-fn s06_some_failures_clear_the_pause_and_others_keep_it() {
+fn some_failures_clear_the_pause_and_others_keep_it() {
     let clears = |change: &dyn Fn(&mut Row<'static>, &mut Request<'static>)| {
         let (mut row, mut request) = (row(Some(pause(&["t"]))), request_with(&["t"]));
         change(&mut row, &mut request);
@@ -152,7 +152,7 @@ fn s06_some_failures_clear_the_pause_and_others_keep_it() {
 }
 
 #[test]
-fn s07_the_age_limit_is_exact() {
+fn the_age_limit_is_exact() {
     let limit = OLDEST_PAUSE.as_millis() as i64;
     let aged = |recorded: Option<i64>| {
         let mut row = row(Some(pause(&["t"])));
@@ -167,7 +167,7 @@ fn s07_the_age_limit_is_exact() {
 }
 
 #[test]
-fn s08_a_future_time_stamp_is_rejected_beyond_a_small_skew() {
+fn a_future_time_stamp_is_rejected_beyond_a_small_skew() {
     let skew = CLOCK_SKEW.as_millis() as i64;
     let ahead = |millis: i64| {
         let mut row = row(Some(pause(&["t"])));
@@ -181,7 +181,7 @@ fn s08_a_future_time_stamp_is_rejected_beyond_a_small_skew() {
 }
 
 #[test]
-fn s09_ids_match_in_any_order_and_a_mismatch_reports_both_lists() {
+fn ids_match_in_any_order_and_a_mismatch_reports_both_lists() {
     let row = row(Some(pause(&["a", "b"])));
     assert_eq!(planned(&row, &request_with(&["b", "a"])), REBUILT);
     assert_eq!(
@@ -201,14 +201,14 @@ fn s09_ids_match_in_any_order_and_a_mismatch_reports_both_lists() {
 }
 
 #[test]
-fn s10_later_rounds_bring_the_results_of_earlier_ones_too() {
+fn later_rounds_bring_the_results_of_earlier_ones_too() {
     let request = request_with(&["t1", "t2"]);
     assert_eq!(planned(&row(Some(pause(&["t2"]))), &request), REBUILT);
     assert_eq!(planned(&saved(&["t2"]), &request), Plan::RecoverCheckpoint);
 }
 
 #[test]
-fn s11_duplicate_results_are_accepted() {
+fn duplicate_results_are_accepted() {
     let request = Request {
         in_flight: Some(vec!["t", "t"]),
         ..request_with(&["t", "t"])
@@ -218,7 +218,7 @@ fn s11_duplicate_results_are_accepted() {
 }
 
 #[test]
-fn s13_a_stale_checkpoint_is_never_resumed_but_the_pause_is_kept() {
+fn a_stale_checkpoint_is_never_resumed_but_the_pause_is_kept() {
     let stale = [
         Checkpoint {
             at: Some(Point { turns: 5, ..HERE }),
@@ -250,7 +250,7 @@ fn s13_a_stale_checkpoint_is_never_resumed_but_the_pause_is_kept() {
 }
 
 #[test]
-fn s14_a_checkpoint_is_checked_too() {
+fn a_checkpoint_is_checked_too() {
     let request = request_with(&["t"]);
     assert_eq!(planned(&saved(&["t"]), &request), Plan::RecoverCheckpoint);
     let mut other = saved(&["t"]);
@@ -278,7 +278,7 @@ fn s14_a_checkpoint_is_checked_too() {
 }
 
 #[test]
-fn s15_without_a_pause_a_checkpoint_accepts_no_results() {
+fn without_a_pause_a_checkpoint_accepts_no_results() {
     let mut row = saved(&[]);
     assert_eq!(planned(&row, &request_with(&["t"])), differ(&[], &["t"]));
     row.pause = None;
@@ -288,7 +288,7 @@ fn s15_without_a_pause_a_checkpoint_accepts_no_results() {
 }
 
 #[test]
-fn s17_had_checkpoint_is_the_state_before_it_is_cleared() {
+fn had_checkpoint_is_the_state_before_it_is_cleared() {
     let mut row = saved(&["t"]);
     row.checkpoint.as_mut().unwrap().at = None;
     let decision = plan(Some(&row), &request_with(&["t"]), NOW);
@@ -356,7 +356,7 @@ proptest! {
     /// The same input returns the same plan, and no plan recovers without a fresh pause whose
     /// calls have results.
     #[test]
-    fn s16_the_planner_is_a_pure_function(row in any_row(), received in proptest::collection::vec(prop_oneof![Just("a"), Just("b")], 0..3)) {
+    fn the_planner_is_a_pure_function(row in any_row(), received in proptest::collection::vec(prop_oneof![Just("a"), Just("b")], 0..3)) {
         let request = Request { session: Some("s"), ..request_with(&[]) };
         let request = Request { in_flight: Some(received.clone()), received, ..request };
         let decision = plan(Some(&row), &request, NOW);
