@@ -12,6 +12,7 @@ mod answers;
 mod audit;
 mod backend;
 mod batches;
+mod bounded_retries;
 mod bridge_debug;
 mod by_host;
 mod canary;

@@ -92,7 +92,7 @@ async fn a_server_that_is_not_there_is_given_up_soon_and_told_of() {
         panic!("{:?}", taken.stop);
     };
     assert!(error.starts_with("connection error: "), "{error}");
-    assert_eq!(taken.notices.len(), 2, "{:?}", taken.notices);
+    assert_eq!(taken.notices.len(), 1, "{:?}", taken.notices);
     for notice in &taken.notices {
         assert!(
             notice.starts_with("No answer from Cursor yet, trying again: "),

@@ -272,11 +272,12 @@ fn words_whose_own_run_fails_are_said_in_the_next_turn() {
     assert_eq!(injected(&simulator.recorded(), 3), ["hurry"]);
 }
 
-/// The message was only queued, so a checkpoint that was sent after it need not include it.
+/// The message was only queued, so a checkpoint that was sent after it need not include it, although
+/// it includes the result.
 #[test]
 fn words_that_were_queued_survive_a_loss_behind_a_later_result() {
     let first = format!(
-        r#"{}, {INJECTED}, {QUEUED}, {{ checkpoint = "auto" }}, {}, {{ end = {{ code = "unavailable", message = "later" }} }}"#,
+        r#"{}, {INJECTED}, {QUEUED}, {{ text = "Hm. " }}, {{ checkpoint = "auto" }}, {}, {{ end = {{ code = "unavailable", message = "later" }} }}"#,
         calls("look", "{}", "", &text("it says 42")),
         calls("slow", "{}", "", &text("done")),
     );
