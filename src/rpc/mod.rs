@@ -87,9 +87,8 @@ pub async fn serve(config: Arc<Config>, leash: Leash) -> Result<Ended, ServeErro
     })?;
     let peer = Peer::new(out);
     let ended = tokio::select! {
-        ended = peer::serve(module.into(), peer, inbound, stdio::has_hung_up) => ended,
+        ended = peer::serve(module.into(), peer, inbound, stdio::has_hung_up, shutdown_requested()) => ended,
         () = host_gone(host) => Ended::Abrupt,
-        () = shutdown_requested() => Ended::Abrupt,
     };
     // MCP servers are processes: end them first.
     library.close();

@@ -162,14 +162,17 @@ enum Phase {
     ShutDown,
 }
 
-/// Serves one connection until it ends; active requests are then dropped. `hung_up` returns whether
-/// the other side has closed its end, for when the input is not read.
+/// Serves one connection until it ends or `told_to_end` resolves; active requests are then answered
+/// as cancelled. `hung_up` returns whether the other side has closed its end, for when the input is
+/// not read.
 pub(super) async fn serve(
     methods: Methods,
     peer: Peer,
     mut inbound: mpsc::Receiver<Queued<Inbound>>,
     hung_up: fn() -> bool,
+    told_to_end: impl Future<Output = ()>,
 ) -> Ended {
+    let mut told_to_end = std::pin::pin!(told_to_end);
     let mut connection = Connection {
         methods,
         phase: Phase::New,
@@ -186,6 +189,7 @@ pub(super) async fn serve(
             },
             Some(_) = connection.tasks.join_next() => Ok(None),
             () = connection.peer.out.closed() => break Ended::Abrupt,
+            () = &mut told_to_end => break Ended::Abrupt,
         };
         match received {
             Ok(None) => {}
@@ -193,7 +197,10 @@ pub(super) async fn serve(
             Err(Unread) => break Ended::Abrupt,
         }
     };
-    let last = connection.replies.finish();
+    let last = async {
+        connection.cancel_all().await;
+        connection.replies.finish().await;
+    };
     let _ = tokio::time::timeout(LAST_REPLIES, last).await;
     ended
 }
@@ -234,6 +241,14 @@ fn present<'de, D: Deserializer<'de>>(json: D) -> Result<Option<&'de RawValue>, 
 }
 
 impl Connection {
+    /// Cancels the active requests, and resolves when they are answered.
+    async fn cancel_all(&mut self) {
+        for cancel in lock(&self.in_flight).values() {
+            cancel.cancel();
+        }
+        while self.tasks.join_next().await.is_some() {}
+    }
+
     async fn receive(&mut self, frame: &Inbound) -> Result<Option<Ended>, Unread> {
         let body = match frame {
             Inbound::Body(body) => body,

@@ -29,6 +29,8 @@ fn entry(turn: u8, conversation: &str) -> Entry {
         state: Some(Bytes::from(vec![turn; 3000])),
         answer: None,
         pause: None,
+        messages: Vec::new(),
+        unread: None,
         blobs: None,
         sums: None,
     }

@@ -25,7 +25,7 @@ const KEY: &str = "crsr_canary0123456789abcdef";
 const TOKEN: &str = "gateway-canary-0123456789";
 
 /// Returns the sidecar as a command of an unprivileged user with this folder.
-fn unprivileged(folder: &Path) -> Command {
+pub fn unprivileged(folder: &Path) -> Command {
     if !rustix::process::geteuid().is_root() {
         return Command::new(binary());
     }

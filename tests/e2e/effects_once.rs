@@ -8,10 +8,12 @@ use std::path::Path;
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
+use crate::confinement::unprivileged;
 use crate::steering::INJECTED;
 use test_support::in_process::said;
 use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome, tool};
 use test_support::scenario::{END, calls, script, text};
+use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{Simulator, Transport};
 use test_support::wait::until;
 
@@ -487,4 +489,105 @@ fn with_an_unreadable_log_every_command_may_have_run() {
         finished(&later.say("more"), "Again.");
         played(&simulator);
     }
+}
+
+/// Takes the write permission of a folder and everything in it, or returns it.
+fn set_writable(path: &Path, writable: bool) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = path.is_dir();
+    let mode = match (folder, writable) {
+        (true, true) => 0o700,
+        (true, false) => 0o500,
+        (false, true) => 0o600,
+        (false, false) => 0o400,
+    };
+    let set = || std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    if writable {
+        set();
+    }
+    if folder {
+        for entry in std::fs::read_dir(path).unwrap() {
+            set_writable(&entry.unwrap().path(), writable);
+        }
+    }
+    if !writable {
+        set();
+    }
+}
+
+/// The sidecar ends in a pause, and its folder cannot be written when the next one starts.
+#[test]
+fn a_state_folder_that_cannot_be_written_is_read() {
+    let first = format!(
+        r#"{CONTEXT}, {}, {{ text = "Did it. " }}, {SAVED}, {SAVED}, {}, {{ stall = true }}"#,
+        runs("a"),
+        calls("look", "{}", r#"open = true, name = "l","#, "{}"),
+    );
+    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Done." }}, {END}"#);
+    let simulator = attempts(&[&first, &second]);
+    let folder = tempfile::tempdir().unwrap();
+    let (state, workspace) = (folder.path().join("state"), folder.path().join("work"));
+    for made in [&state, &workspace] {
+        std::fs::create_dir(made).unwrap();
+    }
+    set_writable(&state, true);
+    let env = [
+        ("CURSOR_BACKEND_URL", simulator.url.as_str()),
+        ("CURSOR_API_KEY", "crsr_test"),
+        ("PI_CURSOR_STATE_DIR", state.to_str().unwrap()),
+        ("PI_CURSOR_HTTP", "2"),
+        ("PATH", "/usr/bin:/bin"),
+    ];
+    let start = |messages: Vec<Json>| {
+        let host = SidecarProcess::started_by(unprivileged(folder.path()), &env);
+        let mut talk = RpcSession::on(host, "s");
+        talk.workspace = workspace.to_str().unwrap().into();
+        talk.tools = vec![tool("look")];
+        talk.messages = messages;
+        talk
+    };
+    let mut talk = start(Vec::new());
+    let call = called(&talk.say("go"));
+    let messages = talk.messages.clone();
+    talk.host.exits();
+    let mut later = start(messages);
+    set_writable(&state, false);
+    later.result(&call, json!("it says 42"));
+    let taken = later.turn();
+    set_writable(&state, true);
+    finished(&taken, "Done.");
+    assert_eq!(taken.notices.len(), 1, "{:?}", taken.notices);
+    played(&simulator);
+}
+
+/// An inline host: the stream falls silent behind a checkpoint from before the result, and the
+/// message that asks the model to continue has the result too.
+#[test]
+fn results_are_sent_with_the_text_when_a_silent_stream_is_restarted() {
+    let first = format!(
+        r#"{CONTEXT}, {{ text = "Looking. " }}, {}, {{ checkpoint = "late" }}, {{ text = "It says " }}, {{ stall = true }}"#,
+        runs("a"),
+    );
+    let second = format!(r#"{CONTEXT}, {{ text = "42." }}, {END}"#);
+    let simulator = attempts(&[&first, &second]);
+    let place = Place::new();
+    let mut talk = place.talk(&simulator);
+    let env = [
+        &[
+            ("CURSOR_BACKEND_URL", simulator.url.as_str()),
+            ("CURSOR_API_KEY", "crsr_test"),
+            ("PI_CURSOR_STREAM_IDLE_TIMEOUT_MS", "1000"),
+        ],
+        &place.env()[..],
+    ];
+    talk.host = SidecarProcess::start(&env.concat());
+    let params = json!({"protocolVersion": 1, "nativeTools": {"default": "local"},
+        "host": {"name": "test"}, "capabilities": {"tools": "inline"}});
+    talk.host.call("initialize", params);
+    finished(&talk.say("go"), "Looking. It says 42.");
+    let sent = &user_messages(&simulator)[1];
+    assert!(sent.contains("It says"), "{sent}");
+    assert!(sent.contains("Result:\na\n"), "{sent}");
+    assert_eq!(place.log(), "a ");
+    played(&simulator);
 }

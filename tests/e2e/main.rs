@@ -8,6 +8,7 @@
 )]
 
 mod answer_tracking;
+mod bounded_retries;
 mod bridge_debug_log;
 mod bridge_rules;
 mod call_batches;

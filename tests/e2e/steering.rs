@@ -343,13 +343,15 @@ fn a_message_whose_own_run_fails_is_sent_in_the_next_turn() {
     assert_eq!(injected(&simulator.recorded(), 3), ["hurry"]);
 }
 
-/// The message was only queued, so a checkpoint that was sent after it need not include it.
+/// The message was only queued, so a checkpoint that was sent after it need not include it, although
+/// it includes the result.
 #[test]
 fn a_queued_message_survives_a_loss_after_a_later_result() {
     let first = Steps::new()
         .then(calls("look", "{}", "", &text("it says 42")))
         .then(INJECTED)
         .then(QUEUED)
+        .text("Hm. ")
         .checkpoint()
         .then(calls("slow", "{}", "", &text("done")))
         .step(json!({"end": {"code": "unavailable", "message": "later"}}))

@@ -72,6 +72,12 @@ pub enum Failure {
     /// The connection stayed open without output.
     #[error("{0}")]
     Idle(String),
+    /// The connection failed for so long that nobody should retry without the user.
+    #[error("{0}")]
+    Persistent(String),
+    /// The server cannot use the checkpoint, because a part of it is missing.
+    #[error("{0}")]
+    StateLost(String),
 }
 
 /// Which retry budget a failure may draw on.
@@ -151,6 +157,7 @@ impl Failure {
             | Self::Region(_)
             | Self::Model(_)
             | Self::Capacity(_)
+            | Self::Persistent(_)
             | Self::Transport(_) => false,
             Self::Cancelled(_)
             | Self::ContextTooLong(_)
@@ -159,6 +166,7 @@ impl Failure {
             | Self::Refused(_)
             | Self::TooLarge(_)
             | Self::Server(_)
+            | Self::StateLost(_)
             | Self::Idle(_) => true,
         }
     }
@@ -185,7 +193,18 @@ impl Failure {
             Self::Server(_) => "server",
             Self::Transport(_) => "transport",
             Self::Idle(_) => "idle",
+            Self::Persistent(_) => "persistent",
+            Self::StateLost(_) => "state_lost",
         }
+    }
+
+    /// Returns the failure of a connection that was retried for this long.
+    pub fn persistent(after: std::time::Duration) -> Self {
+        let seconds = after.as_secs();
+        // Names no cause, because hosts retry by themselves on the words of most causes.
+        Self::Persistent(format!(
+            "Cursor's answers kept breaking off for {seconds} seconds, and asking again did not help. Try again later."
+        ))
     }
 
     /// Classifies an error, with the same precedence as the official client.
@@ -228,6 +247,7 @@ impl Failure {
             Code::Unauthenticated => Self::Login(text),
             Code::PermissionDenied if !is_retryable(error) => Self::Refused(text),
             Code::ResourceExhausted => exhaustion(error, evidence, text),
+            Code::Internal | Code::NotFound if is_missing_blob(error) => Self::StateLost(text),
             _ => Self::Server(text),
         }
     }
@@ -333,9 +353,16 @@ impl Failure {
             | Self::TooLarge(_)
             | Self::Server(_)
             | Self::Transport(_)
+            | Self::Persistent(_)
+            | Self::StateLost(_)
             | Self::Idle(_) => return None,
         })
     }
+}
+
+/// Returns whether the server misses a blob that the checkpoint refers to.
+fn is_missing_blob(error: &RemoteError) -> bool {
+    error.text().to_ascii_lowercase().contains("blob not found")
 }
 
 fn retryable_flag(error: &RemoteError) -> Option<bool> {

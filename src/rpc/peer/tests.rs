@@ -66,7 +66,13 @@ fn connect(items: usize, hung_up: fn() -> bool) -> Host {
             Answer::Ok(json!(peer.ask("question", json!({"a": 1})).await.ok()))
         })
         .unwrap();
-    let served = tokio::spawn(serve(module.into(), Peer::new(out), inbound, hung_up));
+    let served = tokio::spawn(serve(
+        module.into(),
+        Peer::new(out),
+        inbound,
+        hung_up,
+        std::future::pending(),
+    ));
     Host {
         send,
         receive,

@@ -35,6 +35,14 @@ pub struct Entry {
     /// The last pause of the current turn. Earlier sidecars neither wrote nor read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<Paused>,
+    /// Messages that the host injected and that the state does not include. Earlier sidecars
+    /// neither wrote nor read them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<StoredMessage>,
+    /// The rest of a complete answer that the host has not received. Earlier sidecars neither wrote
+    /// nor read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread: Option<String>,
     /// How many blobs were stored when it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blobs: Option<u64>,
@@ -42,6 +50,29 @@ pub struct Entry {
     /// wrote nor read them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sums: Option<Sums>,
+}
+
+/// A message of the user.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredMessage {
+    /// Its text.
+    pub text: String,
+    /// Its images.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<StoredImage>,
+}
+
+/// An image of a message.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredImage {
+    /// Its MIME type, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+    /// Its bytes.
+    #[serde(with = "base64_bytes")]
+    pub data: Option<Bytes>,
 }
 
 /// SHA-256 in hex, by file name.
@@ -198,6 +229,8 @@ mod tests {
             state: state.map(Bytes::copy_from_slice),
             answer: None,
             pause: None,
+            messages: Vec::new(),
+            unread: None,
             blobs: None,
             sums: None,
         }
@@ -228,6 +261,14 @@ mod tests {
         let entry = Entry {
             answer: Some("Looking.".into()),
             pause: Some(paused),
+            messages: vec![StoredMessage {
+                text: "hurry".into(),
+                images: vec![StoredImage {
+                    mime_type: Some("image/png".into()),
+                    data: Some(Bytes::from_static(b"dots")),
+                }],
+            }],
+            unread: Some("The end.".into()),
             ..entry(Some(b"state"))
         };
         assert_eq!(decode(&encode(&entry).unwrap()), Ok(entry));

@@ -105,8 +105,16 @@ pub struct Kept {
     steps: Steps,
     /// The conversation id and the checksums of its blobs, from the journal.
     sums: Mutex<(String, Sums)>,
+    access: Access,
     /// The lock is released when this is dropped, or with the process.
     _lock: File,
+}
+
+/// What the file system allows in a conversation's directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Write,
+    Read,
 }
 
 /// How thoroughly the blobs of a conversation are verified.
@@ -157,7 +165,8 @@ impl Store {
         }
     }
 
-    /// Locks a session's directory, and creates it if needed.
+    /// Locks a session's directory, and creates it if needed. One that cannot be written is locked
+    /// for reading.
     pub fn take(&self, session: &str) -> Result<Kept, StoreError> {
         let folder = self.root.join(name(session));
         for above in self.within.iter().chain([&self.root]) {
@@ -166,13 +175,7 @@ impl Store {
         loop {
             make_private(&folder)?;
             let path = folder.join(LOCK);
-            let lock = File::options()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .mode(0o600)
-                .open(&path);
-            let lock = match lock {
+            let (lock, access) = match open_lock(&path) {
                 // A sweep removed the directory between the two calls.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 lock => lock.map_err(failed("open", &path))?,
@@ -190,6 +193,7 @@ impl Store {
                     folder,
                     steps: self.steps.clone(),
                     sums: Mutex::default(),
+                    access,
                     _lock: lock,
                 });
             }
@@ -239,6 +243,11 @@ pub struct Bounds {
 }
 
 impl Kept {
+    /// Returns whether nothing can be written.
+    pub fn is_read_only(&self) -> bool {
+        self.access == Access::Read
+    }
+
     /// Reads the last entry. A damaged journal is moved aside, not deleted.
     pub fn read(&self, look: Look) -> Result<Found, StoreError> {
         let path = self.folder.join(JOURNAL);
@@ -383,6 +392,24 @@ impl Kept {
         if let Some(steps) = &self.steps.0 {
             steps(step);
         }
+    }
+}
+
+/// Opens the lock file, for writing if possible. A file that exists can be locked without.
+fn open_lock(path: &Path) -> io::Result<(File, Access)> {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(path);
+    match lock {
+        Err(error) if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => {
+            let lock = File::open(path).map_err(|_| error)?;
+            Ok((lock, Access::Read))
+        }
+        lock => Ok((lock?, Access::Write)),
     }
 }
 

@@ -195,6 +195,8 @@ enum AttemptResult {
 impl Run {
     async fn run(mut self) {
         let started = tokio::time::Instant::now();
+        // When the first of several attempts without progress failed.
+        let mut failing_since = None;
         tracing::debug!(
             model = self.spec.model.id,
             action = %Variant(&self.spec.action),
@@ -213,7 +215,18 @@ impl Run {
             };
             let class = failure.class();
             let policy = self.policy.having(self.reached);
+            let now = tokio::time::Instant::now();
+            let is_new = progress.checkpoint.is_some() && progress.checkpoint != self.spec.state;
+            if is_new || progress.shown != Shown::Nothing {
+                failing_since = None;
+            }
+            let failing_since = *failing_since.get_or_insert(now);
+            self.ledger.set_without_progress(now - failing_since);
             let (delay, from) = match self.ledger.next(&policy, &failure, progress, jitter()) {
+                Next::GiveUp if self.ledger.is_out_of_time() => {
+                    tracing::debug!(class, "run.out_of_time");
+                    break Outcome::Failed(Failure::persistent(policy.transport_time));
+                }
                 Next::GiveUp => break Outcome::Failed(failure),
                 Next::Repeat(delay) => (delay, "start"),
                 Next::Resume(delay, checkpoint) => {
@@ -258,11 +271,17 @@ impl Run {
     fn resume_action(&mut self, failure: &Failure) -> Action {
         let sends_text = failure.retry() == Retry::Idle || self.overlap.is_marked_sent();
         match sends_text.then(|| self.overlap.mark_sent()).flatten() {
-            Some(text) => Action::UserMessage(UserMessage {
-                text: prompts::continue_answer(&text),
-                images: Vec::new(),
-                mode: self.mode,
-            }),
+            Some(text) => {
+                // A message replaces the calls that the checkpoint waits for, so their results are
+                // sent with it.
+                let mut parts = self.memo.send_results();
+                parts.push(prompts::continue_answer(&text));
+                Action::UserMessage(UserMessage {
+                    text: parts.join("\n\n"),
+                    images: Vec::new(),
+                    mode: self.mode,
+                })
+            }
             None => Action::Resume,
         }
     }

@@ -14,6 +14,7 @@ mod outcome;
 mod what;
 
 use prost::Message as _;
+use uuid::Uuid;
 
 pub use self::what::What;
 pub(super) use self::what::call_id;
@@ -446,6 +447,26 @@ impl Memo {
             done.end.clone_from(end);
             self.done.push(done);
         }
+    }
+
+    /// Returns the results that a stream which resumes from the newest checkpoint does not know, as
+    /// text for its first message, and records that it may know them then.
+    pub(super) fn send_results(&mut self) -> Vec<String> {
+        self.restart();
+        let mark = Uuid::new_v4().to_string();
+        let unknown =
+            |done: &&mut Effect| (done.origin, done.ack) == (Origin::Us, AckState::EarlierStream);
+        let mut results = Vec::new();
+        for done in self.done.iter_mut().filter(unknown) {
+            done.ack = AckState::MaybeInCheckpoint;
+            let (is_error, text) = match &done.end {
+                Ok(()) => (false, outcome::output(&done.replies)),
+                Err(Thrown(error)) => (true, error.clone()),
+            };
+            let result = prompts::recovered_result(&mark, &done.call, None, is_error, &text);
+            results.push(result);
+        }
+        results
     }
 
     /// Returns what this log means for a retry: effects that cannot be replayed, effects that can,

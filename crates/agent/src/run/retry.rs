@@ -17,6 +17,8 @@ pub struct RetryPolicy {
     /// Like `transport`, while the server has not accepted any stream of the run: it may be
     /// unreachable, and the user should learn that soon.
     pub unreached: u32,
+    /// How long lost connections are retried without progress.
+    pub transport_time: Duration,
     /// Retries after idle streams.
     pub idle: u32,
     /// Who restarts when a stream goes idle after it was sent tool results.
@@ -35,6 +37,7 @@ impl Default for RetryPolicy {
             server: 3,
             transport: 10,
             unreached: 3,
+            transport_time: Duration::from_secs(120),
             idle: super::watchdog::RETRIES,
             after_results: Restarts::Here,
             barren_resumes: 2,
@@ -161,6 +164,10 @@ pub struct Ledger {
     spent: Spent,
     barren: u32,
     checkpoint: Option<Bytes>,
+    /// How long attempts have failed without progress.
+    without_progress: Duration,
+    /// Whether a retry was refused because it would come too late.
+    out_of_time: bool,
 }
 
 impl Ledger {
@@ -175,6 +182,17 @@ impl Ledger {
     /// Returns the retries used so far.
     pub fn spent(&self) -> Spent {
         self.spent
+    }
+
+    /// Records how long attempts have failed without a new checkpoint, text or effect.
+    pub fn set_without_progress(&mut self, time: Duration) {
+        self.without_progress = time;
+    }
+
+    /// Returns whether the last retry was refused because lost connections have been retried for
+    /// as long as the policy allows.
+    pub fn is_out_of_time(&self) -> bool {
+        self.out_of_time
     }
 
     /// Records a failed attempt and returns what to do next. `jitter` is between 0 and 1.
@@ -204,6 +222,12 @@ impl Ledger {
         }
         *used += 1;
         let delay = delay(policy, *used, jitter);
+        if failure.retry() == Retry::Transport
+            && self.without_progress + delay > policy.transport_time
+        {
+            self.out_of_time = true;
+            return Next::GiveUp;
+        }
         match (&self.checkpoint, progress.shown) {
             // A checkpoint from before the tool call would make the server request it a second
             // time.
@@ -270,6 +294,19 @@ mod tests {
             ledger.next(&policy, &transport(), nothing(), 0.0),
             Next::GiveUp
         );
+    }
+
+    #[test]
+    fn lost_connections_are_retried_for_two_minutes_without_progress() {
+        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        let mut clock = Duration::ZERO;
+        while let Next::Repeat(delay) = ledger.next(&policy, &transport(), nothing(), 1.0) {
+            clock += delay;
+            ledger.set_without_progress(clock);
+        }
+        assert!(ledger.is_out_of_time());
+        assert!(clock <= Duration::from_secs(120), "{clock:?}");
+        assert!(clock > Duration::from_secs(60), "{clock:?}");
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Cause {
             Failure::Upgrade(_) | Failure::Payment(_) => Self::Quota,
             Failure::Model(_) => Self::Model,
             Failure::Capacity(_) => Self::Capacity,
-            Failure::TooLarge(_) => Self::Upstream,
+            Failure::TooLarge(_) | Failure::Persistent(_) | Failure::StateLost(_) => Self::Upstream,
             // By the text of the error, because an overflow arrives in many classes.
             _ if wording(failure).starts_with("context_length_exceeded") => Self::Overflow,
             _ => match failure.retry() {

@@ -208,6 +208,26 @@ impl Live {
         let _ = self.handle.commands.send(Command::Leave).await;
     }
 
+    /// Returns the rest of the answer if the run has finished while the host displayed cards.
+    pub(super) fn unread(&mut self) -> Option<String> {
+        let finished = matches!(self.waiting.back(), Some(RunEvent::Ended(ended)) if ended.outcome == Outcome::Finished);
+        let calls = |event: &RunEvent| matches!(event, RunEvent::HostCall(_));
+        if !finished || !self.open.is_empty() || self.waiting.iter().any(calls) {
+            return None;
+        }
+        let texts = self.waiting.iter().filter_map(|event| match event {
+            RunEvent::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        let rest: String = texts.collect();
+        self.show.record_answer(&rest);
+        let plan = self.show.unshown_plan().unwrap_or_default();
+        if let Some(answer) = &mut self.conversation.answer {
+            answer.push_str(&plan);
+        }
+        Some(rest + &plan)
+    }
+
     /// Returns the history the run was sent.
     pub(super) fn history(&self) -> Fingerprint {
         self.covers.clone()
@@ -309,6 +329,7 @@ impl Live {
     /// does not wait for the disk each time.
     pub(super) async fn save(&mut self) -> Result<(), StoreError> {
         if self.on_disk == OnDisk::Stale {
+            self.conversation.messages = self.steering.separate();
             self.conversation.save().await?;
             self.on_disk = OnDisk::Current;
         }

@@ -8,10 +8,14 @@ use uuid::Uuid;
 use super::recover::BridgeKey;
 use crate::conversation::begun::{Begun, Left};
 use crate::conversation::fingerprint::Fingerprint;
-use crate::conversation::journal::{Entry, Paused};
+use crate::conversation::journal::{Entry, Paused, StoredImage, StoredMessage};
 use crate::conversation::shelf::{Shelf, ShelfError};
 use crate::conversation::store::{Found, Kept, Look, Store, StoreError};
-use crate::run::{BlobError, BlobKey, Blobs, MemoryBlobs};
+use crate::run::{BlobError, BlobKey, Blobs, Image, MemoryBlobs, UserMessage};
+
+/// The notice about a session folder that cannot be written.
+const READ_ONLY: &str =
+    "this session will not survive a restart: its folder can be read, but not written";
 
 /// A conversation of Cursor's.
 #[derive(Debug, Clone)]
@@ -26,6 +30,10 @@ pub(super) struct Conversation {
     pub(super) answer: Option<String>,
     /// The last pause of the current turn.
     pub(super) pause: Option<Paused>,
+    /// Injected messages that the checkpoint does not include.
+    pub(super) messages: Vec<UserMessage>,
+    /// The rest of a complete answer that the host has not received.
+    pub(super) unread: Option<String>,
     blobs: Place,
 }
 
@@ -65,6 +73,8 @@ impl Conversation {
             sent: None,
             answer: None,
             pause: None,
+            messages: Vec::new(),
+            unread: None,
         })
     }
 
@@ -79,6 +89,8 @@ impl Conversation {
             sent: entry.sent,
             answer: entry.answer,
             pause: entry.pause,
+            messages: entry.messages.into_iter().map(restored).collect(),
+            unread: entry.unread,
         })
     }
 
@@ -112,6 +124,9 @@ impl Conversation {
         let Place::Disk(kept, shelf) = self.blobs.clone() else {
             return Ok(());
         };
+        if kept.is_read_only() {
+            return Ok(());
+        }
         let entry = Entry {
             conversation_id: self.id.clone(),
             blob_key: self.blob_key.expose_hex().into(),
@@ -120,6 +135,8 @@ impl Conversation {
             state: self.state.clone(),
             answer: self.answer.clone(),
             pause: self.pause.clone(),
+            messages: self.messages.iter().map(stored).collect(),
+            unread: self.unread.clone(),
             blobs: None,
             sums: None,
         };
@@ -132,7 +149,40 @@ impl Conversation {
     }
 }
 
+/// Returns the stored form of a message.
+fn stored(message: &UserMessage) -> StoredMessage {
+    let image = |image: &Image| StoredImage {
+        mime_type: image.mime_type.clone(),
+        data: Some(image.data.clone()),
+    };
+    StoredMessage {
+        text: message.text.clone(),
+        images: message.images.iter().map(image).collect(),
+    }
+}
+
+/// Returns a stored message as a run sends it.
+fn restored(message: StoredMessage) -> UserMessage {
+    let image = |image: StoredImage| Image {
+        mime_type: image.mime_type,
+        data: image.data.unwrap_or_default(),
+    };
+    UserMessage {
+        text: message.text,
+        images: message.images.into_iter().map(image).collect(),
+        mode: None,
+    }
+}
+
 impl Place {
+    /// Returns whether conversations are lost with the process.
+    fn is_lost_with_us(&self) -> bool {
+        match self {
+            Self::Memory(_) => true,
+            Self::Disk(kept, _) => kept.is_read_only(),
+        }
+    }
+
     fn of(kept: Option<Arc<Kept>>, conversation: &str) -> Self {
         match kept {
             Some(kept) => {
@@ -163,6 +213,8 @@ pub(super) struct Taken {
     pub(super) kept: Option<Arc<Kept>>,
     /// The intent log of an interrupted turn of another process.
     pub(super) begun: Option<Left>,
+    /// Injected messages of another process that no checkpoint includes.
+    pub(super) messages: Vec<UserMessage>,
     /// A notice for the user.
     pub(super) notice: Option<String>,
 }
@@ -203,6 +255,7 @@ impl Memory {
             conversation: None,
             kept: None,
             begun: None,
+            messages: Vec::new(),
             notice,
         };
         if let Some(conversation) = self.unsaved.take() {
@@ -210,6 +263,7 @@ impl Memory {
                 kept: conversation.kept(),
                 conversation: Some(conversation),
                 begun: None,
+                messages: Vec::new(),
                 notice: None,
             });
         }
@@ -260,11 +314,18 @@ impl Memory {
                 (None, Some(notice))
             }
         };
+        let read_only = || kept.is_read_only().then(|| READ_ONLY.to_owned());
+        // This process knows the messages it has accepted itself.
+        let messages = match (look, &conversation) {
+            (Look::Content, Some(conversation)) => conversation.messages.clone(),
+            _ => Vec::new(),
+        };
         Ok(Taken {
             conversation,
+            notice: notice.or_else(read_only),
             kept: Some(kept),
             begun,
-            notice,
+            messages,
         })
     }
 
@@ -272,7 +333,7 @@ impl Memory {
     pub(super) async fn put(&mut self, conversation: Conversation) -> Option<String> {
         match conversation.save().await {
             Ok(()) => {
-                if let Place::Memory(_) = conversation.blobs {
+                if conversation.blobs.is_lost_with_us() {
                     self.unsaved = Some(conversation);
                 }
                 None

@@ -14,7 +14,7 @@ use tracing::{Instrument as _, Span};
 use self::effects::Effects;
 use super::cause::Cause;
 use super::live::{Idle, Live, Offered, Pause};
-use super::memory::Memory;
+use super::memory::{Conversation, Memory};
 use super::recover;
 use super::request::{self, Keep, Stop, TurnEvent, TurnRequest, TurnResult};
 use super::show::{Record, Recorded, Show};
@@ -321,9 +321,13 @@ impl Task {
     /// Cancels a run that waits for the host and saves its conversation.
     async fn release(&mut self) {
         if let Some((mut live, _)) = self.live.take() {
+            let (unread, pause) = (live.unread(), live.conversation.pause.clone());
             live.leave().await;
             let ended = live.drain(self.next_turn()).await;
             live.check_checkpoint(ended.as_ref().map(|ended| &ended.outcome));
+            if unread.is_some() {
+                (live.conversation.unread, live.conversation.pause) = (unread, pause);
+            }
             self.undelivered.extend(live.undelivered());
             if let Some(ended) = ended {
                 self.effects.keep(live.history(), ended.done);
@@ -486,10 +490,17 @@ impl Task {
         // These messages were reported as accepted.
         self.undelivered.extend(live.undelivered());
         self.undelivered.extend(last);
-        if let Some(notice) = self.memory.put(live.conversation).await {
+        if let Some(notice) = self.put(live.conversation).await {
             tracing::warn!("{notice}");
         }
         result
+    }
+
+    /// Stores a conversation with the messages that the next turn sends; returns a notice for the
+    /// user if that fails.
+    async fn put(&mut self, mut conversation: Conversation) -> Option<String> {
+        conversation.messages.clone_from(&self.undelivered);
+        self.memory.put(conversation).await
     }
 
     /// Resolves when another turn waits for this one to end.
@@ -520,7 +531,7 @@ impl Task {
     async fn save_conversation(&mut self, mut live: Live) -> (Option<String>, Show) {
         let settled = live.settled();
         let (conversation, cards) = live.into_parts();
-        let notice = self.memory.put(conversation).await;
+        let notice = self.put(conversation).await;
         if notice.is_none() {
             self.effects.saved(&settled);
         }

@@ -203,6 +203,15 @@ impl Steering {
         self.pending.is_empty()
     }
 
+    /// Returns the separately sent messages that no checkpoint includes.
+    pub(super) fn separate(&self) -> Vec<UserMessage> {
+        let delivered = self.delivered.iter().map(|(_, words)| words);
+        let pending = self.pending.iter().map(|pending| &pending.words);
+        let separate = delivered.chain(pending);
+        let separate = separate.filter(|words| words.source == Source::Separate);
+        separate.map(|words| words.message.clone()).collect()
+    }
+
     /// Returns, one by one, the messages that were not delivered or that no checkpoint includes.
     pub(super) fn take(&mut self) -> Vec<Undelivered> {
         let delivered = self.delivered.drain(..).map(|(_, words)| words);

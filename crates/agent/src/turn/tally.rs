@@ -104,13 +104,14 @@ impl Tally {
         }
     }
 
-    /// Returns the notice for a retry, from the second one on: the first is usually over soon.
+    /// Returns the notice for the second retry of the turn: the first is usually over soon, and
+    /// more notices would say the same.
     fn notice(&mut self, event: &TurnEvent) -> Option<String> {
         let TurnEvent::Retrying(reason) = event else {
             return None;
         };
         self.retries += 1;
-        (self.retries > 1).then(|| format!("No answer from Cursor yet, trying again: {reason}"))
+        (self.retries == 2).then(|| format!("No answer from Cursor yet, trying again: {reason}"))
     }
 }
 

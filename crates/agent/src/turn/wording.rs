@@ -23,6 +23,8 @@ pub fn wording(failure: &Failure) -> String {
         Failure::ContextTooLong(_) => too_long(&text),
         // "quota exceeded" stops hosts from retrying what no retry can fix.
         Failure::Upgrade(_) | Failure::Payment(_) => format!("{} (quota exceeded)", firm(&text)),
+        // A retry of the host sends the history instead of the checkpoint.
+        Failure::StateLost(_) => format!("server error: {text}"),
         _ => match failure.retry() {
             Retry::Transport => format!("connection error: {text}"),
             Retry::Server => format!("server error: {text}"),

@@ -13,8 +13,13 @@ const MOST: usize = 16 * 1024;
 /// Returns the message for a request that was already executed and whose result the server may
 /// have.
 pub(super) fn ran_before(replies: &[Reply]) -> String {
+    prompts::already_executed(&output(replies))
+}
+
+/// Returns the output in the replies, or the end of it if it is long.
+pub(super) fn output(replies: &[Reply]) -> String {
     let output: String = replies.iter().map(output_text).collect();
-    prompts::already_executed(end_of(output.trim_end()))
+    end_of(output.trim_end()).to_owned()
 }
 
 fn end_of(text: &str) -> &str {

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::{Live, Offered};
+use super::{Live, Offered, OnDisk};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::message::read;
 use crate::message::Message;
@@ -29,6 +29,13 @@ impl Live {
 
     pub(in crate::turn) async fn inject(&mut self, message: UserMessage, source: Source) {
         let injection = self.steering.inject(message, source, Instant::now());
+        if source == Source::Separate {
+            // The host was told that it is accepted, and its history may never contain it.
+            self.on_disk = OnDisk::Stale;
+            if let Err(error) = self.save().await {
+                tracing::debug!(%error, "an injected message could not be saved");
+            }
+        }
         let _ = self.handle.commands.send(Command::Inject(injection)).await;
     }
 

@@ -2,6 +2,7 @@
 
 use super::Task;
 use crate::conversation::answer::{Gap, compare};
+use crate::conversation::comeback::Place;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::journal::Paused;
 use crate::conversation::picture;
@@ -15,9 +16,10 @@ use crate::turn::launch;
 use crate::turn::live::{Live, user_texts};
 use crate::turn::memory::Conversation;
 use crate::turn::recover::{self, Ready, Repeating, Tried};
-use crate::turn::request::{TurnEvent, TurnRequest, TurnResult};
+use crate::turn::request::{Stop, TurnEvent, TurnRequest, TurnResult};
+use crate::turn::show::is_card;
 use crate::turn::steer::{Source, Undelivered, joined};
-use crate::turn::tally::Tally;
+use crate::turn::tally::{Tally, send_event};
 use crate::turn::usage;
 use crate::turn::wording::{EFFECTS_LOST, wording};
 use cursor_client::failure::{Failure, Retry};
@@ -72,7 +74,7 @@ impl Task {
             self.effects.keep(history, live.done());
             live.lose();
             self.undelivered.extend(live.undelivered());
-            let notice = self.memory.put(live.conversation).await;
+            let notice = self.put(live.conversation).await;
             self.notice(request, notice).await;
         }
         None
@@ -92,9 +94,17 @@ impl Task {
         if let Some(left) = taken.begun {
             self.effects.found(left);
         }
-        let mine = taken
+        self.undelivered.splice(..0, taken.messages);
+        let mut mine = taken
             .conversation
             .filter(|conversation| conversation.account == request.account);
+        let unread = mine.as_mut().and_then(|mine| mine.unread.take());
+        if let (Some(text), Some(conversation)) = (unread, mine.as_ref())
+            && returns_cards(conversation, &request.transcript.messages)
+        {
+            let conversation = conversation.clone();
+            return Err(self.show_unread(text, conversation, request, tally).await);
+        }
         let key = self.memory.key();
         let (mine, lost) =
             match recover::recover(request, mine, key, Loss::Gone, Repeating::Allowed) {
@@ -128,7 +138,7 @@ impl Task {
             SendPlan::Nothing => {
                 // Put the conversation back unchanged.
                 if let Some(conversation) = mine {
-                    let notice = self.memory.put(conversation).await;
+                    let notice = self.put(conversation).await;
                     self.notice(request, notice).await;
                 }
                 return Err(match lost {
@@ -199,6 +209,35 @@ impl Task {
             live.queue_text(unshown_text);
         }
         Ok(live)
+    }
+
+    /// Shows the rest of an answer that was complete before the host returned, and ends the turn.
+    async fn show_unread(
+        &mut self,
+        text: String,
+        mut conversation: Conversation,
+        request: &TurnRequest,
+        tally: &mut Tally,
+    ) -> TurnResult {
+        let Transcripted { system, messages } = transcript(request);
+        let answer = conversation.answer.as_deref();
+        let is_saved = answer.is_some_and(|answer| answer.ends_with(&text));
+        // The checkpoint now covers the cards too, or the next turn sends the history.
+        conversation.sent = (conversation.sent.take())
+            .filter(|sent| is_saved && sent.begins(messages).is_some())
+            .map(|_| Fingerprint::of(system, messages));
+        conversation.answer = Some(text.clone());
+        conversation.pause = None;
+        send_event(TurnEvent::Text(text), request, tally).await;
+        let notice = self.put(conversation).await;
+        self.notice(request, notice).await;
+        self.effects.answered();
+        TurnResult {
+            stop: Stop::Finished,
+            cause: None,
+            tokens: usage::account(None, request.limits, tally.seen()),
+            window: tally.window,
+        }
     }
 
     /// Returns a run that replaces one that failed after the host had sent its results, if the turn
@@ -402,6 +441,22 @@ impl Task {
         live.start_with(words);
         Ok(live)
     }
+}
+
+/// Returns whether a history returns the results of the cards of the stored pause, and nothing else.
+fn returns_cards(conversation: &Conversation, messages: &[serde_json::Value]) -> bool {
+    let at = latest(messages);
+    let (Some(pause), Some(before)) = (&conversation.pause, at.checked_sub(1)) else {
+        return false;
+    };
+    let place = Place::of(&messages[..before]);
+    let of_pause = |message: &serde_json::Value| {
+        let id = message["toolCallId"].as_str().filter(|id| is_card(id));
+        message["role"] == "toolResult" && pause.calls.iter().any(|call| Some(&*call.id) == id)
+    };
+    (place.turns, &place.history) == (pause.turns, &pause.history)
+        && at < messages.len()
+        && messages[at..].iter().all(of_pause)
 }
 
 /// Returns whether a run of the conversation starts from its checkpoint or from a history.
