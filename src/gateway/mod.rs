@@ -8,7 +8,6 @@ mod api_error;
 mod chat_completions;
 mod chat_request;
 mod chat_response;
-mod desk;
 mod metrics;
 mod models;
 mod router;
@@ -26,7 +25,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use self::api_error::ApiError;
-use self::desk::Desk;
 use self::router::{GatewayState, MAX_TURNS, router};
 pub use self::token::{Token, TokenError};
 use super::backends::Backends;
@@ -34,7 +32,10 @@ use super::files;
 use super::leaving::shutdown_requested;
 use super::misread;
 use super::model_resolver::ModelResolver;
+use super::session_options::session_options;
+use agent::session_manager::SessionManager;
 use agent::turn::Policy;
+use agent_tools::leash::Leash;
 use agent_tools::local_http::{BodyReader, LocalServer};
 
 /// The largest body. A request takes several times its size while it is parsed.
@@ -116,12 +117,14 @@ impl Gateway {
         let port = server.port();
         let (policy, _) = Policy::from_env(&read);
         let models = ModelResolver::new(&read, home.as_deref());
+        // The gateway executes nothing, so there are no processes to watch.
+        let sessions = session_options(&read, home.as_deref(), &policy, Leash::default());
         let state = Arc::new(GatewayState {
             token: token.secret.clone(),
             bodies: BodyReader::new(MAX_BODY_BYTES, MEMORY_KIB),
             backends: Backends::default(),
             models,
-            desk: Desk::new(&read, home.as_deref(), &policy),
+            sessions: Arc::new(SessionManager::new(sessions)),
             policy: policy.hands_off(),
             workspace: std::env::current_dir().unwrap_or_default(),
             env,
@@ -181,8 +184,6 @@ impl Gateway {
         self.state.shutdown.cancel();
         self.state.turns.close();
         let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, self.state.turns.wait()).await;
-        let gone = self.state.desk.close();
-        let all = futures_util::future::join_all(gone.into_iter().map(|gone| gone.wait()));
-        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, all).await;
+        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, self.state.sessions.close_all()).await;
     }
 }

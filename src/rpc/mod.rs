@@ -74,12 +74,12 @@ pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeEr
     let module = methods::register(methods::Context {
         misread,
         models: models::ModelService::new(home.as_deref()),
+        turns: turns::Turns::new(Arc::clone(&library), home.as_deref()),
         home,
         host: OnceLock::new(),
         cwd: Mutex::default(),
         tools: Mutex::default(),
         native_tools: Mutex::default(),
-        turns: turns::Turns::new(Arc::clone(&library)),
         endpoints: Server::default(),
         logins: account::Logins::default(),
         host_process,

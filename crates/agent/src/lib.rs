@@ -1,6 +1,7 @@
 //! The engine: sessions, turns and runs, recovery, stored conversations, the model catalogue.
 //!
 //! ```text
+//! session_manager   the sessions of a front end: lookup, queue, parked runs, retention
 //! turn              sessions and turns: what a host sees of a run
 //!   ├─ run          one live run in one task: reads the stream, answers every request
 //!   ├─ conversation stored state, and how a transcript continues
@@ -12,4 +13,5 @@ pub mod catalog;
 pub mod conversation;
 pub mod prompts;
 pub mod run;
+pub mod session_manager;
 pub mod turn;
