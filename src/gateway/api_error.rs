@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 
 use agent::catalog::UnknownModel;
 use agent::run::AssembleError;
+use agent::session_manager::ReserveError;
 use agent::turn::{Cause, Stop, TurnResult};
 use agent_tools::local_http::access::HttpError;
 use cursor_client::account::KeyError;
@@ -83,11 +84,7 @@ impl ApiError {
     pub(super) fn from_result(result: &TurnResult) -> Option<Self> {
         let text = match &result.stop {
             Stop::Finished | Stop::ToolUse => return None,
-            Stop::Aborted => {
-                let message = "the gateway is shutting down and cancelled this turn";
-                let status = StatusCode::SERVICE_UNAVAILABLE;
-                return Some(Self::new(status, SERVER, "shutting_down", message));
-            }
+            Stop::Aborted => return Some(Self::shutting_down()),
             Stop::Failed(text) => text.as_str(),
         };
         let new = |status, kind, code: &str| Self::new(status, kind, code, text);
@@ -125,6 +122,12 @@ impl ApiError {
         })
     }
 
+    fn shutting_down() -> Self {
+        let message = "the gateway is shutting down and cancelled this turn";
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Self::new(status, SERVER, "shutting_down", message)
+    }
+
     /// Returns the error for a turn that ended without a result.
     pub(super) fn internal() -> Self {
         let message = "the turn failed inside cursor-sidecar";
@@ -159,6 +162,16 @@ impl From<HttpError> for ApiError {
         Self {
             headers: error.headers(),
             ..Self::new(error.status(), kind, code, error.to_string())
+        }
+    }
+}
+
+/// Turns have ids of ours, and are cancelled before they run only at shutdown.
+impl From<ReserveError> for ApiError {
+    fn from(error: ReserveError) -> Self {
+        match error {
+            ReserveError::Cancelled => Self::shutting_down(),
+            ReserveError::AlreadyActive => Self::internal(),
         }
     }
 }

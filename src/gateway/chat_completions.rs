@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::HeaderMap;
+use sha2::{Digest as _, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -13,12 +14,13 @@ use uuid::Uuid;
 use super::api_error::ApiError;
 use super::chat_request::ChatRequest;
 use super::chat_response::{self, ResponseEnvelope};
-use super::desk::Seat;
 use super::models::PROFILE;
 use super::router::GatewayState;
 use crate::model_resolver::{ModelRequest, ResolvedModel, catalog_client};
 use agent::catalog::SpeedPreferences;
+use agent::conversation::transcript::Transcript;
 use agent::run::Backend;
+use agent::session_manager::{AnswerSummary, SessionSelector, TurnTicket};
 use agent::turn::{Door, Hands, Stop, Surface, TurnEvent, TurnRequest, TurnResult, turn_events};
 use agent_tools::local_http::access::HttpError;
 use agent_tools::native::policy::HostPolicy;
@@ -60,20 +62,33 @@ pub(super) async fn create(
     let speed = SpeedPreferences::default();
     let resolving = state.models.resolve(&chosen, &speed, PROFILE, &client);
     let resolved = resolving.await?;
-    let seat = state.desk.seat(&chat);
     let envelope = ResponseEnvelope::new(&chat, &state.turns);
+    let ticket = {
+        let id = chat.session.as_deref();
+        let id = id.map(|id| scoped_session_id(id, &chat.transcript));
+        let selector = SessionSelector::Transcript {
+            transcript: &chat.transcript,
+            id: id.as_deref(),
+        };
+        let cancel = state.shutdown.child_token();
+        let reserving = state.sessions.reserve(&envelope.id, selector, cancel);
+        reserving.await?
+    };
     let stream = chat.stream;
     // The client owns the receiver: when that is dropped, the client has disconnected.
     let (updates, inbox) = mpsc::channel(64);
-    let span = tracing::debug_span!("turn", turn = envelope.id, session = prefix(&seat.name));
+    let span = tracing::debug_span!(
+        "turn",
+        turn = envelope.id,
+        session = prefix(ticket.session_id())
+    );
     let turn = Turn {
-        id: envelope.id.clone(),
         arrived,
         chat,
         key,
         backend,
         resolved,
-        seat,
+        ticket,
         permit,
     };
     let tracked = Arc::clone(&state);
@@ -102,35 +117,37 @@ fn session_id(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     }
 }
 
+/// Returns the session id for a client's. The system prompt is part of it, because a client may send
+/// other requests (a title, a summary) under the same id.
+fn scoped_session_id(id: &str, transcript: &Transcript) -> String {
+    let digest = Sha256::digest(transcript.system.as_bytes());
+    let prompt: String = digest[..8]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("gateway/named/{prompt}/{id}")
+}
+
 /// A turn that is ready to run.
 struct Turn {
-    id: String,
     arrived: Instant,
     chat: ChatRequest,
     key: ApiKey,
     backend: Backend,
     resolved: ResolvedModel,
-    seat: Seat,
+    ticket: TurnTicket,
     permit: OwnedSemaphorePermit,
-}
-
-/// The parts of an answer that decide which session the next request belongs to.
-#[derive(Default)]
-struct TurnSummary {
-    text: String,
-    calls: Vec<String>,
 }
 
 /// Runs a turn and sends its events.
 async fn run(state: Arc<GatewayState>, turn: Turn, updates: mpsc::Sender<TurnUpdate>) {
     let Turn {
-        id,
         arrived,
         chat,
         key,
         backend,
         resolved,
-        seat,
+        mut ticket,
         permit: _permit,
     } = turn;
     let transcript = chat.transcript;
@@ -141,7 +158,7 @@ async fn run(state: Arc<GatewayState>, turn: Turn, updates: mpsc::Sender<TurnUpd
         system = %Digest(&transcript.system),
         "turn.started"
     );
-    let cancel = state.shutdown.child_token();
+    let cancel = ticket.cancel_token().clone();
     let (events, mut inbox) = turn_events();
     let request = TurnRequest {
         account: key.fingerprint(),
@@ -156,15 +173,15 @@ async fn run(state: Arc<GatewayState>, turn: Turn, updates: mpsc::Sender<TurnUpd
         native_tools: HostPolicy::default(),
         permissions: None,
         library: Arc::default(),
-        keep: seat.keep,
+        keep: ticket.keep(),
         door: Door::Chat,
         hands: Hands::Between,
         surface: Surface::Text,
         cancel: cancel.clone(),
-        injections: mpsc::channel(1).1,
+        injections: ticket.take_injections(),
         events,
     };
-    let mut summary = TurnSummary::default();
+    let mut summary = AnswerSummary::default();
     let sending = async {
         while let Some(event) = inbox.recv().await {
             match &event {
@@ -177,7 +194,7 @@ async fn run(state: Arc<GatewayState>, turn: Turn, updates: mpsc::Sender<TurnUpd
             }
         }
     };
-    let running = async { tokio::join!(seat.session.turn(request), sending) };
+    let running = async { tokio::join!(ticket.run(request), sending) };
     let result = {
         let mut running = std::pin::pin!(running);
         tokio::select! {
@@ -195,23 +212,16 @@ async fn run(state: Arc<GatewayState>, turn: Turn, updates: mpsc::Sender<TurnUpd
         output = result.tokens.output,
         "turn.answered"
     );
-    match &result.stop {
-        Stop::Finished => {
-            if let (Some(row), Some(window)) = (&resolved.model_id, result.window) {
-                state.models.learn(row, window);
-            }
-            state.desk.answered(&seat, &summary.text);
-        }
-        Stop::ToolUse => state.desk.waits(&seat, &id, summary.calls).await,
-        Stop::Aborted | Stop::Failed(_) => state.desk.failed(&seat),
+    if let (Stop::Finished, Some(id), Some(window)) =
+        (&result.stop, &resolved.model_id, result.window)
+    {
+        state.models.learn(id, window);
     }
-    let waits = result.stop == Stop::ToolUse;
-    let gone = updates
-        .send(TurnUpdate::End(Box::new(result)))
-        .await
-        .is_err();
-    if waits && (gone || cancel.is_cancelled()) {
-        state.desk.left(&seat, &id).await;
+    ticket.finish(&result.stop, &summary).await;
+    let is_waiting = result.stop == Stop::ToolUse;
+    let sent = updates.send(TurnUpdate::End(Box::new(result))).await;
+    if is_waiting && (sent.is_err() || cancel.is_cancelled()) {
+        ticket.release().await;
     }
 }
 

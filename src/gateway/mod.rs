@@ -9,7 +9,6 @@ mod chat_completions;
 mod chat_request;
 mod chat_response;
 mod convert_messages;
-mod desk;
 mod metrics;
 mod models;
 mod router;
@@ -25,14 +24,16 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use self::api_error::ApiError;
-use self::desk::Desk;
 use self::router::{GatewayState, MAX_TURNS, router};
 pub use self::token::{Token, TokenError};
 use super::backends::Backends;
 use super::files;
 use super::leaving::shutdown_requested;
 use super::model_resolver::ModelResolver;
+use super::session_options::session_options;
 use crate::config::Config;
+use agent::session_manager::SessionManager;
+use agent_tools::leash::Leash;
 use agent_tools::local_http::{BodyReader, LocalServer};
 
 /// The largest body. A request takes several times its size while it is parsed.
@@ -107,12 +108,14 @@ impl Gateway {
         let server =
             LocalServer::bind(port).map_err(|cause| GatewayError::Listen { port, cause })?;
         let port = server.port();
+        // The gateway executes nothing, so there are no processes to watch.
+        let sessions = session_options(&config, Leash::default());
         let state = Arc::new(GatewayState {
             token: token.secret.clone(),
             bodies: BodyReader::new(MAX_BODY_BYTES, MEMORY_KIB),
             backends: Backends::default(),
             models: ModelResolver::new(&config),
-            desk: Desk::new(config.state_dir.as_deref(), &config.turn),
+            sessions: Arc::new(SessionManager::new(sessions)),
             policy: config.turn.clone().hands_off(),
             workspace: std::env::current_dir().unwrap_or_default(),
             config,
@@ -171,8 +174,6 @@ impl Gateway {
         self.state.shutdown.cancel();
         self.state.turns.close();
         let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, self.state.turns.wait()).await;
-        let gone = self.state.desk.close();
-        let all = futures_util::future::join_all(gone.into_iter().map(|gone| gone.wait()));
-        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, all).await;
+        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, self.state.sessions.close_all()).await;
     }
 }

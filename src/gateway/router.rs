@@ -15,12 +15,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::api_error::ApiError;
-use super::desk::Desk;
 use super::{chat_completions, metrics, models};
 use crate::backends::Backends;
 use crate::config::Config;
 use crate::model_resolver::ModelResolver;
 use agent::run::Backend;
+use agent::session_manager::SessionManager;
 use agent::turn::Policy;
 use agent_tools::local_http::BodyReader;
 use agent_tools::local_http::access::check_token;
@@ -38,7 +38,7 @@ pub(super) struct GatewayState {
     pub(super) backends: Backends,
     pub(super) models: ModelResolver,
     pub(super) policy: Policy,
-    pub(super) desk: Desk,
+    pub(super) sessions: Arc<SessionManager>,
     /// Active turns.
     pub(super) turns: TaskTracker,
     /// Permits for them.

@@ -196,7 +196,9 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
         context.turns.start(params, origin).await
     })?;
     module.register_async_method("turn/cancel", |params, context, _| async move {
-        Ok::<_, ErrorObjectOwned>(context.turns.cancel(&error::params(&params)?).await)
+        let params: TurnCancelParams = error::params(&params)?;
+        let found = context.turns.sessions().cancel(&params.turn_id).await;
+        Ok::<_, ErrorObjectOwned>(TurnCancelResult { found })
     })?;
     module.register_async_method("turn/inject", |params, context, _| async move {
         context.turns.inject(error::params(&params)?).await
@@ -205,11 +207,14 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
         context.turns.recorded(&error::params(&params)?)
     })?;
     module.register_async_method("session/invalidate", |params, context, _| async move {
-        context.turns.invalidate(&error::params(&params)?).await;
+        let params: SessionParams = error::params(&params)?;
+        let sessions = context.turns.sessions();
+        sessions.invalidate(&params.session_id).await;
         Ok::<_, ErrorObjectOwned>(())
     })?;
     module.register_async_method("session/close", |params, context, _| async move {
-        context.turns.close(&error::params(&params)?);
+        let params: SessionParams = error::params(&params)?;
+        context.turns.sessions().close(&params.session_id);
         Ok::<_, ErrorObjectOwned>(())
     })?;
     module.register_async_method("session/command", |params, context, _| async move {
@@ -221,7 +226,7 @@ pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterM
     })?;
     module.register_async_method("bridge/endpoint", |params, context, _| async move {
         let params: BridgeEndpointParams = error::params(&params)?;
-        let session = context.turns.find(&params.session_id);
+        let session = context.turns.sessions().find(&params.session_id);
         bridge::endpoint(&context.endpoints, session).await
     })?;
     module.register_async_method("login/start", |params, context, _| async move {

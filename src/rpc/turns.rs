@@ -1,9 +1,8 @@
 //! `turn/*` and `session/*`: converts the host's requests for [`agent::turn`] and sends back the
 //! events.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -23,17 +22,17 @@ use super::protocol::*;
 use super::telling::{call_host_tool, log, permit, send_events};
 use crate::backends::Backends;
 use crate::config::Config;
-use crate::keeping::Keeping;
 use crate::model_resolver::ResolvedModel;
-use crate::parked::Parked;
-use crate::sessions::Sessions;
+use crate::session_options::session_options;
 use agent::catalog::Speed;
 use agent::conversation::picture;
 use agent::conversation::transcript::Tool;
-use agent::run::{Backend, Mode, UserMessage};
+use agent::run::{Backend, Mode};
+use agent::session_manager::{
+    AnswerSummary, ReserveError, SessionManager, SessionSelector, TurnTicket,
+};
 use agent::turn::{
-    Door, Follows, Hands, Keep, Policy, Session, Stop, Surface, TurnPlace, TurnRequest,
-    turn_events, words,
+    Door, Follows, Hands, Keep, Policy, Stop, Surface, TurnRequest, turn_events, words,
 };
 use agent_tools::bridge::Verdict;
 use agent_tools::native::policy::HostPolicy;
@@ -51,26 +50,17 @@ struct EventStats {
 /// How many events one notification may contain.
 const BATCH: usize = 64;
 
-/// Sessions, active turns, and the backend they share.
+/// The turns of a host, and the backend they share.
 pub(super) struct Turns {
     config: Arc<Config>,
     /// The user's Cursor settings, for all sessions.
     library: Arc<Library>,
-    sessions: Sessions,
-    active: Mutex<HashMap<String, ActiveTurn>>,
-    parked: Parked,
+    sessions: Arc<SessionManager>,
     backends: Backends,
-    keeping: Keeping,
     /// Set once the host was sent the warnings about settings.
     warned_settings: OnceLock<()>,
     /// Set once a request with unknown fields was logged.
     warned_unknown_fields: OnceLock<()>,
-}
-
-/// Handles to an active turn.
-struct ActiveTurn {
-    cancel: CancellationToken,
-    injections: mpsc::Sender<UserMessage>,
 }
 
 /// The context of a `turn/start` request.
@@ -83,53 +73,25 @@ pub(super) struct Origin<'a> {
     pub(super) native_tools: HostPolicy,
 }
 
-/// Whether a run was parked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ParkOutcome {
-    Parked,
-    Cancelled,
+fn invalid(problem: String) -> ErrorObjectOwned {
+    ErrorObjectOwned::owned(INVALID_PARAMS, problem, None::<()>)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// An active turn; removed and cancelled when its request is dropped.
-struct ActiveTurnGuard<'a> {
-    turns: &'a Turns,
-    id: String,
-    cancel: CancellationToken,
-    injections: Option<mpsc::Receiver<UserMessage>>,
-}
-
-impl ActiveTurnGuard<'_> {
-    /// Ends the turn before its run starts. Its injected messages are kept for the next turn.
-    async fn abandon(&mut self, place: TurnPlace, stop: Stop) -> TurnStartResult {
-        if let Some(injections) = &mut self.injections {
-            place.give_up(injections).await;
-        }
-        unsent(stop)
-    }
-}
-
-impl Drop for ActiveTurnGuard<'_> {
-    fn drop(&mut self) {
-        self.cancel.cancel();
-        lock(&self.turns.active).remove(&self.id);
-    }
+/// Ends a turn before its run starts.
+async fn abandon(ticket: TurnTicket, stop: Stop) -> TurnStartResult {
+    ticket.abandon().await;
+    unsent(stop)
 }
 
 impl Turns {
-    /// Returns an empty registry.
+    /// Returns the turns of a host that has none yet.
     pub(super) fn new(library: Arc<Library>, config: Arc<Config>) -> Self {
+        let sessions = session_options(&config, library.leash().clone());
         Self {
             config,
             library,
-            sessions: Sessions::default(),
-            active: Mutex::default(),
-            parked: Parked::default(),
+            sessions: Arc::new(SessionManager::new(sessions)),
             backends: Backends::default(),
-            keeping: Keeping::default(),
             warned_settings: OnceLock::new(),
             warned_unknown_fields: OnceLock::new(),
         }
@@ -208,18 +170,20 @@ impl Turns {
             // Not an invalid request: the turn ends with the error text.
             Err(problem) => return Ok(unsent(Stop::Failed(problem))),
         };
-        let mut turn = self.begin(&params.turn_id)?;
-        // Before anything is awaited, because turns of a session run in the order they arrive.
-        let session = self.session(&params);
-        let place = tokio::select! {
-            place = session.place() => place,
-            () = turn.cancel.cancelled() => return Ok(unsent(Stop::Aborted)),
+        // Before the request is built, because turns of a session run in the order they arrive.
+        let mut ticket = match self.reserve(&params).await {
+            Ok(ticket) => ticket,
+            Err(ReserveError::Cancelled) => return Ok(unsent(Stop::Aborted)),
+            Err(ReserveError::AlreadyActive) => {
+                let problem = format!("turnId: turn {:?} is already active", params.turn_id);
+                return Err(invalid(problem));
+            }
         };
         let workspace = params.workspace.clone().map_or(origin.cwd, PathBuf::from);
         let (policy, library) = match params.kind {
-            TurnKind::Main => (self.policy().clone(), Arc::clone(&self.library)),
+            TurnKind::Main => (self.config.turn.clone(), Arc::clone(&self.library)),
             // It uses the model and nothing else.
-            TurnKind::Side => (self.policy().clone().words_only(), Arc::default()),
+            TurnKind::Side => (self.config.turn.clone().words_only(), Arc::default()),
         };
         if let (TurnKind::Main, Some(is_trusted)) = (params.kind, params.project_trusted) {
             library.set_host_trust(&workspace, is_trusted);
@@ -229,7 +193,7 @@ impl Turns {
         let mode = match mode(&params, &controls) {
             Ok(mode) => mode,
             Err(unknown) => {
-                return Ok(turn.abandon(place, Stop::Failed(unknown.to_string())).await);
+                return Ok(abandon(ticket, Stop::Failed(unknown.to_string())).await);
             }
         };
         let model = params.model.clone();
@@ -238,7 +202,9 @@ impl Turns {
         let key_given = params.api_key.as_deref();
         let resolved = tokio::select! {
             resolved = origin.models.resolve(model, &wishes, &backend, key_given) => resolved,
-            () = turn.cancel.cancelled() => return Ok(turn.abandon(place, Stop::Aborted).await),
+            () = ticket.cancel_token().cancelled() => {
+                return Ok(abandon(ticket, Stop::Aborted).await);
+            }
         };
         let ResolvedModel {
             model,
@@ -246,11 +212,8 @@ impl Turns {
             model_id,
         } = match resolved {
             Ok(resolved) => resolved,
-            Err(problem) => return Ok(turn.abandon(place, Stop::Failed(problem)).await),
+            Err(problem) => return Ok(abandon(ticket, Stop::Failed(problem)).await),
         };
-        if params.kind == TurnKind::Main {
-            self.parked.forget(&params.session_id);
-        }
         let (events, mut inbox) = turn_events();
         let (calls, mut called) = mpsc::channel(64);
         let (permissions, mut asked_for) = mpsc::channel(16);
@@ -285,16 +248,17 @@ impl Turns {
                 TurnSurface::Text => Surface::Text,
                 TurnSurface::Cards => Surface::Cards(params.card_tools),
             },
-            cancel: turn.cancel.clone(),
-            injections: turn.injections.take().unwrap_or_else(|| mpsc::channel(1).1),
+            cancel: ticket.cancel_token().clone(),
+            injections: ticket.take_injections(),
             events,
         };
+        let turn_id = params.turn_id;
         let sending = async {
             let mut batch = Vec::new();
             while inbox.recv_many(&mut batch, BATCH).await > 0 {
                 stats.first.get_or_insert_with(Instant::now);
                 stats.events += batch.len();
-                send_events(origin.peer, &turn.id, &mut batch).await;
+                send_events(origin.peer, &turn_id, &mut batch).await;
             }
         };
         let calling = async {
@@ -303,7 +267,7 @@ impl Turns {
             loop {
                 tokio::select! {
                     call = called.recv() => match call {
-                        Some(call) => asked.push(call_host_tool(origin.peer.clone(), turn.id.clone(), call)),
+                        Some(call) => asked.push(call_host_tool(origin.peer.clone(), turn_id.clone(), call)),
                         None => break,
                     },
                     Some(()) = asked.next() => {}
@@ -316,7 +280,7 @@ impl Turns {
             loop {
                 tokio::select! {
                     Some(request) = asked_for.recv() => {
-                        asked.push(permit(origin.peer.clone(), turn.id.clone(), request));
+                        asked.push(permit(origin.peer.clone(), turn_id.clone(), request));
                     }
                     Some(()) = asked.next() => {}
                     else => std::future::pending().await,
@@ -324,7 +288,7 @@ impl Turns {
             }
         };
         // The events end with the turn, so the answer comes after the last of them.
-        let running = async { tokio::join!(place.turn(request), sending, calling) };
+        let running = async { tokio::join!(ticket.run(request), sending, calling) };
         let (mut result, (), ()) = tokio::select! {
             taken = running => taken,
             () = permitting => return Ok(unsent(Stop::Aborted)),
@@ -332,13 +296,11 @@ impl Turns {
         if let (Stop::Finished, Some(id), Some(window)) = (&result.stop, model_id, result.window) {
             origin.models.learn(&id, window);
         }
-        if result.stop == Stop::ToolUse
-            && self.park(&turn, params.session_id).await == ParkOutcome::Cancelled
-        {
-            session.let_go().await;
+        // The host's session id identifies the next turn.
+        let answer = AnswerSummary::default();
+        if !ticket.finish(&result.stop, &answer).await {
             result.stop = Stop::Aborted;
         }
-        self.keeping.tidy();
         Ok(ended(result.stop, result.tokens, params.model.cost))
     }
 
@@ -360,43 +322,16 @@ impl Turns {
         }
     }
 
-    fn begin(&self, id: &str) -> Result<ActiveTurnGuard<'_>, ErrorObjectOwned> {
-        let cancel = CancellationToken::new();
-        let (injections, inbox) = mpsc::channel(16);
-        let mut active = lock(&self.active);
-        if active.contains_key(id) {
-            let problem = format!("turnId: turn {id:?} is already active");
-            return Err(ErrorObjectOwned::owned(INVALID_PARAMS, problem, None::<()>));
-        }
-        let turn = ActiveTurn {
-            cancel: cancel.clone(),
-            injections,
+    /// Reserves the next place in the session's queue. A side turn gets a session of its own.
+    async fn reserve(&self, params: &TurnStartParams) -> Result<TurnTicket, ReserveError> {
+        let selector = match params.kind {
+            TurnKind::Main => SessionSelector::Id(&params.session_id),
+            TurnKind::Side => SessionSelector::Temporary,
         };
-        active.insert(id.to_owned(), turn);
-        Ok(ActiveTurnGuard {
-            turns: self,
-            id: id.to_owned(),
-            cancel,
-            injections: Some(inbox),
-        })
-    }
-
-    /// Returns the session of a turn. A side turn gets a new session that is not stored.
-    fn session(&self, params: &TurnStartParams) -> Session {
-        if params.kind == TurnKind::Side {
-            return Session::start(None, self.library.leash().clone());
-        }
-        self.enter(&params.session_id)
-    }
-
-    /// Returns the session of that name.
-    fn enter(&self, name: &str) -> Session {
-        let store = self.keeping.store(self.config.state_dir.as_deref());
-        let waiting = self.policy().most_parked;
-        self.sessions.enter(name, waiting, |last| {
-            let store = store.map(|store| (store, name.to_owned()));
-            Session::start_after(last, store, self.library.leash().clone())
-        })
+        let cancel = CancellationToken::new();
+        self.sessions
+            .reserve(&params.turn_id, selector, cancel)
+            .await
     }
 
     /// Returns the user's Cursor settings.
@@ -409,54 +344,9 @@ impl Turns {
         &self.config.turn
     }
 
-    /// Records a parked run, unless the host has cancelled it. If too many are parked, the one that
-    /// waited longest is released.
-    async fn park(&self, turn: &ActiveTurnGuard<'_>, session: String) -> ParkOutcome {
-        let longest = {
-            // Under one lock, so that a cancellation finds the turn in one place or the other.
-            let mut active = lock(&self.active);
-            if turn.cancel.is_cancelled() {
-                return ParkOutcome::Cancelled;
-            }
-            active.remove(&turn.id);
-            let most = self.policy().most_parked;
-            self.parked.add(turn.id.clone(), session, most)
-        };
-        if let Some(session) = longest.and_then(|session| self.find(&session)) {
-            session.let_go().await;
-        }
-        ParkOutcome::Parked
-    }
-
-    /// Returns an open session.
-    pub(super) fn find(&self, session: &str) -> Option<Session> {
-        self.sessions.find(session)
-    }
-
-    async fn release(&self, session: &str) {
-        if let Some(session) = self.find(session) {
-            session.release().await;
-        }
-    }
-
-    /// Cancels an active turn, or the parked run of an earlier one.
-    pub(super) async fn cancel(&self, params: &TurnCancelParams) -> TurnCancelResult {
-        let found = {
-            let active = lock(&self.active);
-            let turn = active.get(&params.turn_id);
-            turn.map(|turn| turn.cancel.cancel()).is_some()
-        };
-        tracing::debug!(turn = params.turn_id, found, "turn.cancel");
-        if found {
-            return TurnCancelResult { found };
-        }
-        let waiting = self.parked.take(&params.turn_id);
-        if let Some(session) = &waiting {
-            self.release(session).await;
-        }
-        TurnCancelResult {
-            found: waiting.is_some(),
-        }
+    /// Returns the sessions.
+    pub(super) fn sessions(&self) -> &SessionManager {
+        &self.sessions
     }
 
     /// Injects a message into an active turn.
@@ -465,17 +355,9 @@ impl Turns {
         params: TurnInjectParams,
     ) -> Result<TurnInjectResult, ErrorObjectOwned> {
         let pictures = picture::decode(params.images.iter().map(|image| image.data.as_str()));
-        let pictures = pictures.map_err(|error| {
-            ErrorObjectOwned::owned(INVALID_PARAMS, format!("images: {error}"), None::<()>)
-        })?;
+        let pictures = pictures.map_err(|error| invalid(format!("images: {error}")))?;
         let message = words(params.text, pictures);
-        let turn = lock(&self.active)
-            .get(&params.turn_id)
-            .map(|turn| turn.injections.clone());
-        let taken = match turn {
-            Some(injections) => injections.send(message).await.is_ok(),
-            None => false,
-        };
+        let taken = self.sessions.inject(&params.turn_id, message).await;
         Ok(TurnInjectResult { taken })
     }
 
@@ -484,14 +366,14 @@ impl Turns {
         &self,
         params: &ReplayResultParams,
     ) -> Result<ReplayResult, ErrorObjectOwned> {
-        let session = self.find(&params.session_id);
+        let session = self.sessions.find(&params.session_id);
         let record = session.and_then(|session| session.recorded(&params.call_id));
         let Some(record) = record else {
             let problem = format!(
                 "callId: no recorded Cursor result for {:?}; it is not executed again",
                 params.call_id
             );
-            return Err(ErrorObjectOwned::owned(INVALID_PARAMS, problem, None::<()>));
+            return Err(invalid(problem));
         };
         Ok(ReplayResult {
             content: serde_json::json!([{"type": "text", "text": record.content}]),
@@ -499,21 +381,6 @@ impl Turns {
             is_error: record.verdict == Verdict::Failed,
             terminate: record.follows == Follows::Nothing,
         })
-    }
-
-    /// Forgets the conversation: the next turn of the session sends the whole history.
-    pub(super) async fn invalidate(&self, params: &SessionParams) {
-        self.parked.forget(&params.session_id);
-        tracing::debug!(session = prefix(&params.session_id), "session.invalidate");
-        // Opens the session, so that the next turn is queued after this.
-        self.enter(&params.session_id).invalidate().await;
-    }
-
-    /// Closes a session; what is stored stays.
-    pub(super) fn close(&self, params: &SessionParams) {
-        self.parked.forget(&params.session_id);
-        tracing::debug!(session = prefix(&params.session_id), "session.close");
-        self.sessions.remove(&params.session_id);
     }
 
     /// Returns the backend for a key, built once.

@@ -1,6 +1,7 @@
 //! The engine: sessions, turns and runs, recovery, stored conversations, the model catalogue.
 //!
 //! ```text
+//! session_manager   the sessions of a front end: lookup, queue, parked runs, retention
 //! turn              sessions and turns: what a host sees of a run
 //!   ├─ run          one live run in one task: reads the stream, answers every request
 //!   ├─ conversation stored state, and how a transcript continues
@@ -14,4 +15,5 @@ pub mod conversation;
 pub mod message;
 pub mod prompts;
 pub mod run;
+pub mod session_manager;
 pub mod turn;

@@ -23,7 +23,7 @@ mod wording;
 pub use cause::Cause;
 pub use policy::{Bridging, LONGEST_PARK, Policy, Questions};
 pub use request::{Door, Hands, Keep, Stop, TurnEvent, TurnRequest, TurnResult, turn_events};
-pub use session::{Gone, Session, TurnPlace};
+pub use session::{QueuedTurn, Session, SessionEnd};
 pub use show::{Follows, Record, Surface, is_card};
 pub use steer::words;
 pub use wording::{LOST, Lost, too_long, wording};

@@ -46,9 +46,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Resolves when a session's task has ended.
 #[derive(Debug, Clone)]
-pub struct Gone(watch::Receiver<Weak<Gate>>);
+pub struct SessionEnd(watch::Receiver<Weak<Gate>>);
 
-impl Gone {
+impl SessionEnd {
     /// Returns whether the task has ended.
     pub fn is_past(&self) -> bool {
         self.0.has_changed().is_err()
@@ -87,16 +87,20 @@ impl Session {
     }
 
     /// Starts the task of a session whose previous task may still use the same store.
-    pub fn start_after(last: Option<Gone>, store: Option<(Store, String)>, leash: Leash) -> Self {
+    pub fn start_after(
+        last: Option<SessionEnd>,
+        store: Option<(Store, String)>,
+        leash: Leash,
+    ) -> Self {
         Self::spawn(last, Memory::new(store), leash)
     }
 
     /// Starts the task of a named session that is kept in memory only.
-    pub fn start_unkept(last: Option<Gone>, name: &str, leash: Leash) -> Self {
+    pub fn start_unkept(last: Option<SessionEnd>, name: &str, leash: Leash) -> Self {
         Self::spawn(last, Memory::unkept(name), leash)
     }
 
-    fn spawn(last: Option<Gone>, memory: Memory, leash: Leash) -> Self {
+    fn spawn(last: Option<SessionEnd>, memory: Memory, leash: Leash) -> Self {
         let (asks, inbox) = mpsc::channel(16);
         let recorded = Recorded::default();
         let (gate_sender, gate) = watch::channel(Weak::new());
@@ -135,8 +139,8 @@ impl Session {
 
     /// Returns a handle to the end of the task, which is some time after the last [`Session`] is
     /// dropped.
-    pub fn gone(&self) -> Gone {
-        Gone(self.gate.clone())
+    pub fn end(&self) -> SessionEnd {
+        SessionEnd(self.gate.clone())
     }
 
     /// Returns the recorded result of a card while its run exists.
@@ -152,21 +156,21 @@ impl Session {
 
     /// Reserves the next place in the session's queue at the first poll, so that later turns cannot
     /// overtake one whose request takes long to build.
-    pub async fn place(&self) -> TurnPlace {
+    pub async fn enqueue(&self) -> QueuedTurn {
         let (request, inbox) = oneshot::channel();
         let (reply, answer) = oneshot::channel();
         self.asked.send_modify(|turns| *turns += 1);
-        // If the task has ended, it drops the sender of the answer and [`TurnPlace::turn`] fails.
+        // If the task has ended, it drops the sender of the answer and [`QueuedTurn::run`] fails.
         let _ = self
             .asks
             .send(Ask::Turn(inbox, reply, Span::current()))
             .await;
-        TurnPlace { request, answer }
+        QueuedTurn { request, answer }
     }
 
     /// Runs a turn after those requested before.
     pub async fn turn(&self, request: TurnRequest) -> TurnResult {
-        self.place().await.turn(request).await
+        self.enqueue().await.run(request).await
     }
 
     /// Forgets the conversation, because the host's history changed: the next turn sends it all.
@@ -179,14 +183,14 @@ impl Session {
 
     /// Cancels a run that waits for the host and keeps the conversation.
     pub async fn release(&self) {
-        if let Some(done) = self.let_go().await {
+        if let Some(done) = self.start_release().await {
             let _ = done.await;
         }
     }
 
     /// Like [`Session::release`], but returns before it is done; turns requested from now on wait
     /// for it.
-    pub async fn let_go(&self) -> Option<oneshot::Receiver<()>> {
+    pub async fn start_release(&self) -> Option<oneshot::Receiver<()>> {
         let (reply, done) = oneshot::channel();
         let asked = self.asks.send(Ask::Release(reply)).await;
         asked.ok().map(|()| done)
@@ -195,14 +199,14 @@ impl Session {
 
 /// A place in a session's queue. Dropping it abandons the turn.
 #[derive(Debug)]
-pub struct TurnPlace {
+pub struct QueuedTurn {
     request: oneshot::Sender<Brought>,
     answer: oneshot::Receiver<TurnResult>,
 }
 
-impl TurnPlace {
+impl QueuedTurn {
     /// Runs the turn.
-    pub async fn turn(self, request: TurnRequest) -> TurnResult {
+    pub async fn run(self, request: TurnRequest) -> TurnResult {
         let given = self.request.send(Brought::Turn(Box::new(request)));
         match (given, self.answer.await) {
             (Ok(()), Ok(result)) => result,
@@ -212,7 +216,7 @@ impl TurnPlace {
 
     /// Abandons the turn. Its injected messages were reported as accepted, so the next turn sends
     /// them.
-    pub async fn give_up(self, injections: &mut mpsc::Receiver<UserMessage>) {
+    pub async fn abandon(self, injections: &mut mpsc::Receiver<UserMessage>) {
         let messages = request::take_injections(injections).await;
         // A session whose task has ended has no next turn.
         let _ = self.request.send(Brought::Messages(messages));

@@ -444,15 +444,16 @@ impl Task {
 }
 
 /// Returns whether a history returns the results of the cards of the stored pause, and nothing else.
-fn returns_cards(conversation: &Conversation, messages: &[serde_json::Value]) -> bool {
+fn returns_cards(conversation: &Conversation, messages: &[Message]) -> bool {
     let at = latest(messages);
     let (Some(pause), Some(before)) = (&conversation.pause, at.checked_sub(1)) else {
         return false;
     };
     let place = Place::of(&messages[..before]);
-    let of_pause = |message: &serde_json::Value| {
-        let id = message["toolCallId"].as_str().filter(|id| is_card(id));
-        message["role"] == "toolResult" && pause.calls.iter().any(|call| Some(&*call.id) == id)
+    let of_pause = |message: &Message| {
+        message.as_tool_result().is_some_and(|result| {
+            is_card(&result.call_id) && pause.calls.iter().any(|call| call.id == result.call_id)
+        })
     };
     (place.turns, &place.history) == (pause.turns, &pause.history)
         && at < messages.len()
