@@ -72,7 +72,7 @@ async fn the_most_messages_cost_a_bounded_amount() {
     scenario.write_all(BRIEF.as_bytes()).unwrap();
     let simulator = Simulator::with(Transport::H2c, scenario.path());
     let gateway = Gateway::start(&simulator, &[]);
-    let (status, answer, took) = send(&gateway, body(20_000, 400)).await;
+    let (status, answer, took) = send(&gateway, body(20_000, 40)).await;
     assert_eq!(status, 200, "{answer}");
-    assert_small("20,000 messages of 400 bytes", &gateway, took);
+    assert_small("20,000 messages of 40 bytes", &gateway, took);
 }

@@ -235,7 +235,7 @@ fn endless_blobs_end_the_turn() {
 /// Blobs of a stored conversation go to disk, up to a limit of its own.
 #[test]
 fn endless_blobs_on_disk_end_the_turn() {
-    let server = Server::start(|| Box::new((0..).map(|id| blob(id, MIB))));
+    let server = Server::start(|| Box::new((0..).map(|id| blob(id, 16 * MIB))));
     let taken = turn("endless blobs on disk", &server, |_| {});
     assert_eq!(taken.stop, "error");
     let why = "Cursor stored more than 256 MiB of blobs in this conversation";
