@@ -9,7 +9,7 @@ use agent::run::newer::{self, Comparison, Difference, ListingError, Rest};
 
 /// Print the JSON Schema of the JSON-RPC protocol, or compare our copy of Cursor's messages.
 #[derive(Debug, clap::Args)]
-pub struct Schema {
+pub struct SchemaCommand {
     /// Compare with a listing of newer messages; exits with 1 if something breaks.
     ///
     /// Each message's full name starts a line; its fields follow, indented, as "number name type
@@ -19,15 +19,6 @@ pub struct Schema {
     /// Print the comparison as JSON.
     #[arg(long, requires = "compare")]
     json: bool,
-}
-
-/// The result of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// This version works with a server of that schema.
-    Holds,
-    /// Some part of it does not work.
-    Breaks,
 }
 
 /// Why the command failed.
@@ -54,13 +45,14 @@ pub enum SchemaError {
     Io(#[from] std::io::Error),
 }
 
-impl Schema {
-    /// Prints the schema or the comparison.
-    pub fn run(self) -> Result<Verdict, SchemaError> {
+impl SchemaCommand {
+    /// Prints the schema or the comparison. Returns whether this version works with a server of the
+    /// compared schema.
+    pub fn run(self) -> Result<bool, SchemaError> {
         let mut out = std::io::stdout();
         let Some(path) = self.compare else {
             writeln!(out, "{:#}", rpc::schema())?;
-            return Ok(Verdict::Holds);
+            return Ok(true);
         };
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
@@ -76,11 +68,7 @@ impl Schema {
         } else {
             write!(out, "{}", page(&comparison))?;
         }
-        Ok(if comparison.breaks() {
-            Verdict::Breaks
-        } else {
-            Verdict::Holds
-        })
+        Ok(!comparison.breaks())
     }
 }
 
@@ -109,14 +97,14 @@ fn page(comparison: &Comparison) -> String {
     );
     page.push_str(&rest(comparison.rest));
     let compared = comparison.compared;
-    let verdict = if comparison.breaks() {
+    let conclusion = if comparison.breaks() {
         "this version has to change"
     } else {
         "nothing breaks"
     };
     let (messages, fields) = (compared.messages, compared.fields);
     page.push_str(&format!(
-        "{messages} messages with {fields} fields compared: {verdict}\n"
+        "{messages} messages with {fields} fields compared: {conclusion}\n"
     ));
     page
 }

@@ -150,10 +150,14 @@ fn the_configuration_file_is_used_and_its_mistakes_are_reported() {
     let page = doctor(&["--json"], "PI_CURSOR_CONFIG", other.to_str().unwrap());
     let page: Json = serde_json::from_str(&page).unwrap();
     let findings = page["findings"].as_array().unwrap();
-    let findings = findings.iter().map(|finding| finding["text"].as_str().unwrap());
+    let findings = findings
+        .iter()
+        .map(|finding| finding["text"].as_str().unwrap());
     let syntax = findings.filter(|text| text.starts_with("~/other.toml:1: the file is not TOML"));
     assert_eq!(syntax.count(), 1, "{page}");
     let settings = page["settings"].as_array().unwrap();
-    let http = settings.iter().find(|setting| setting["name"] == "PI_CURSOR_HTTP");
+    let http = settings
+        .iter()
+        .find(|setting| setting["name"] == "PI_CURSOR_HTTP");
     assert_eq!(http.unwrap()["source"], "default");
 }
