@@ -7,14 +7,17 @@ use std::sync::Arc;
 
 use agent_tools::leash::{self, Leash};
 use clap::{CommandFactory as _, Parser, Subcommand};
-use cursor_sidecar::cli::{Ask, AskError, Doctor, Login, Logout, Models, Schema, Trust};
+use cursor_sidecar::cli::{
+    AskCommand, AskCommandError, DoctorCommand, LoginCommand, LogoutCommand, ModelsCommand,
+    SchemaCommand, TrustCommand,
+};
 use cursor_sidecar::config::{Config, process_environment};
-use cursor_sidecar::telemetry::logfile::{LogDestination, LogFile};
-use cursor_sidecar::telemetry::panics;
-use cursor_sidecar::telemetry::record::{self, Guard, Recorder};
+use cursor_sidecar::telemetry::debug_log::{self, DebugLogGuard, DebugLogLayer};
+use cursor_sidecar::telemetry::log_file::{LogDestination, LogFile};
+use cursor_sidecar::telemetry::panic_hook;
 use cursor_sidecar::{gateway, rpc};
 use etcetera::BaseStrategy as _;
-use foundation::{presentable, private, secrets};
+use foundation::{presentable, private_files, secrets};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -25,22 +28,22 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 #[command(version, about, long_about = None)]
 struct Arguments {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<CliCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Serve one host over JSON-RPC on standard input and output (the default).
     Stdio,
     Gateway(gateway::Serve),
-    Ask(Ask),
-    Models(Models),
-    Login(Login),
-    Logout(Logout),
-    Doctor(Doctor),
-    Trust(Trust),
+    Ask(AskCommand),
+    Models(ModelsCommand),
+    Login(LoginCommand),
+    Logout(LogoutCommand),
+    Doctor(DoctorCommand),
+    Trust(TrustCommand),
     Sim(cursor_sim::Args),
-    Schema(Schema),
+    Schema(SchemaCommand),
     /// Ends processes that a sidecar leaves running; started by the sidecar itself.
     #[command(hide = true, name = leash::ARGUMENT)]
     Leash,
@@ -48,7 +51,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let undumpable = deny_inspection();
-    panics::install();
+    panic_hook::install();
     // Hosts pass no arguments and start us often, so skip clap: parsing costs time and memory.
     let arguments = match std::env::args_os().len() {
         0 | 1 => Arguments { command: None },
@@ -60,7 +63,7 @@ fn main() -> ExitCode {
         let _ = Arguments::command().print_help();
         return ExitCode::from(2);
     }
-    if matches!(arguments.command, Some(Command::Leash)) {
+    if matches!(arguments.command, Some(CliCommand::Leash)) {
         leash::hold();
         return ExitCode::SUCCESS;
     }
@@ -68,7 +71,7 @@ fn main() -> ExitCode {
         .ok()
         .map(|folders| folders.home_dir().to_owned());
     let config = Arc::new(Config::load(&process_environment(), home));
-    let command = arguments.command.unwrap_or(Command::Stdio);
+    let command = arguments.command.unwrap_or(CliCommand::Stdio);
     // Kept until the end, because dropping it flushes the last records.
     let _log = start_logs(&command, &config);
     if let Err(error) = undumpable {
@@ -77,8 +80,8 @@ fn main() -> ExitCode {
     match run(command, config) {
         Ok(code) => code,
         Err(error) => {
-            let code = match error.downcast_ref::<AskError>() {
-                Some(AskError::Cancelled) => 130,
+            let code = match error.downcast_ref::<AskCommandError>() {
+                Some(AskCommandError::Cancelled) => 130,
                 _ => 1,
             };
             // A write error is ignored, because a closed stderr cannot be reported anywhere.
@@ -104,7 +107,7 @@ fn deny_inspection() -> std::io::Result<()> {
     Ok(())
 }
 
-fn run(command: Command, config: Arc<Config>) -> anyhow::Result<ExitCode> {
+fn run(command: CliCommand, config: Arc<Config>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         // Released soon, because storing many turns at once starts dozens of blocking threads.
@@ -114,21 +117,21 @@ fn run(command: Command, config: Arc<Config>) -> anyhow::Result<ExitCode> {
     let leash = Leash::new();
     let code = runtime.block_on(async {
         match command {
-            Command::Leash => leash::hold(),
-            Command::Stdio => match rpc::serve(config, leash.clone()).await? {
+            CliCommand::Leash => leash::hold(),
+            CliCommand::Stdio => match rpc::serve(config, leash.clone()).await? {
                 rpc::Ended::Orderly => {}
                 // As in LSP: exiting without a `shutdown` request is an error.
                 rpc::Ended::Abrupt => return anyhow::Ok(ExitCode::FAILURE),
             },
-            Command::Schema(schema) => schema.run()?,
-            Command::Gateway(gateway) => gateway.run(config).await?,
-            Command::Ask(ask) => ask.run(&config, leash.clone()).await?,
-            Command::Models(models) => models.run(&config).await?,
-            Command::Login(login) => login.run(&config).await?,
-            Command::Logout(logout) => logout.run(&config)?,
-            Command::Doctor(doctor) => doctor.run(&config).await?,
-            Command::Trust(trust) => trust.run(&config)?,
-            Command::Sim(sim) => sim.run().await?,
+            CliCommand::Schema(schema) => schema.run()?,
+            CliCommand::Gateway(gateway) => gateway.run(config).await?,
+            CliCommand::Ask(ask) => ask.run(&config, leash.clone()).await?,
+            CliCommand::Models(models) => models.run(&config).await?,
+            CliCommand::Login(login) => login.run(&config).await?,
+            CliCommand::Logout(logout) => logout.run(&config)?,
+            CliCommand::Doctor(doctor) => doctor.run(&config).await?,
+            CliCommand::Trust(trust) => trust.run(&config)?,
+            CliCommand::Sim(sim) => sim.run().await?,
         }
         Ok(ExitCode::SUCCESS)
     });
@@ -171,7 +174,7 @@ fn our_crates(level: tracing::Level) -> Targets {
 
 /// Starts logging: warnings for the user on stderr (more with `RUST_LOG`), and everything in the
 /// debug log if it is enabled. Returns the guard that flushes the debug log.
-fn start_logs(command: &Command, config: &Config) -> Option<Guard> {
+fn start_logs(command: &CliCommand, config: &Config) -> Option<DebugLogGuard> {
     let default_filter = || our_crates(tracing::Level::INFO);
     let filter = match config.log_filter.as_deref().map(str::parse) {
         Some(Ok(filter)) => filter,
@@ -187,23 +190,23 @@ fn start_logs(command: &Command, config: &Config) -> Option<Guard> {
         .without_time()
         .with_target(false);
     let debug_log = match command {
-        Command::Stdio | Command::Gateway(_) | Command::Ask(_) => debug_log(config),
-        Command::Doctor(_)
-        | Command::Login(_)
-        | Command::Logout(_)
-        | Command::Trust(_)
-        | Command::Models(_)
-        | Command::Sim(_)
-        | Command::Leash
-        | Command::Schema(_) => None,
+        CliCommand::Stdio | CliCommand::Gateway(_) | CliCommand::Ask(_) => open_debug_log(config),
+        CliCommand::Doctor(_)
+        | CliCommand::Login(_)
+        | CliCommand::Logout(_)
+        | CliCommand::Trust(_)
+        | CliCommand::Models(_)
+        | CliCommand::Sim(_)
+        | CliCommand::Leash
+        | CliCommand::Schema(_) => None,
     };
     let stderr = tracing_subscriber::registry().with(stderr.with_filter(filter));
-    let Some((recorder, guard)) = debug_log else {
+    let Some((layer, guard)) = debug_log else {
         stderr.init();
         return None;
     };
     let ours = our_crates(tracing::Level::DEBUG);
-    stderr.with(recorder.with_filter(ours)).init();
+    stderr.with(layer.with_filter(ours)).init();
     tracing::debug!(
         version = env!("CARGO_PKG_VERSION"),
         pid = std::process::id(),
@@ -214,13 +217,13 @@ fn start_logs(command: &Command, config: &Config) -> Option<Guard> {
 
 /// Opens the debug log and prints its path. If it cannot be opened, prints a warning and returns
 /// `None`, because the log is not needed to serve.
-fn debug_log(config: &Config) -> Option<(Recorder, Guard)> {
+fn open_debug_log(config: &Config) -> Option<(DebugLogLayer, DebugLogGuard)> {
     let mut stderr = std::io::stderr();
     let opened = match &config.debug_log {
         LogDestination::Off => return None,
         LogDestination::NewFileIn(folder) => {
             let state = config.state_dir.as_deref().unwrap_or(folder);
-            let checked = private::check_folder(state).map_err(std::io::Error::other);
+            let checked = private_files::check_folder(state).map_err(std::io::Error::other);
             checked.and_then(|()| LogFile::create_in(folder))
         }
         LogDestination::File(path) => LogFile::open(path),
@@ -230,7 +233,7 @@ fn debug_log(config: &Config) -> Option<(Recorder, Guard)> {
     };
     let started = opened.and_then(|file| {
         let path = file.path().display().to_string();
-        Ok((path, record::start(file, secrets())?))
+        Ok((path, debug_log::start(file, secrets())?))
     });
     match started {
         Ok((path, started)) => {

@@ -1038,7 +1038,7 @@ sessionId: string, };
 /**
  * Where a setting's value comes from.
  */
-export type SettingSource = "default" | "environment";
+export type SettingSource = "default" | "environment" | "file";
 /**
  * `shutdown`: no parameters.
  */

@@ -35,7 +35,7 @@ const AUTO: &str = "default";
 ///
 /// Cursor's native tools are refused unless `--tools` allows them in the workspace.
 #[derive(Debug, clap::Args)]
-pub struct Ask {
+pub struct AskCommand {
     /// The prompt; `-` reads it from standard input.
     prompt: String,
     /// The model id, with parameters as in `gpt-5.5:reasoning=high,fast=true`.
@@ -58,7 +58,7 @@ pub struct Ask {
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub enum AskCommandError {
     /// The settings are incomplete.
     #[error(transparent)]
     Settings(#[from] AssembleError),
@@ -93,9 +93,9 @@ fn parse_model(text: &str) -> Result<Model, String> {
     })
 }
 
-impl Ask {
+impl AskCommand {
     /// Sends the prompt and prints the answer.
-    pub async fn run(self, config: &Config, leash: Leash) -> Result<(), AskError> {
+    pub async fn run(self, config: &Config, leash: Leash) -> Result<(), AskCommandError> {
         let backend = Backend::new(&config.client)?;
         config.log_warnings();
         let text = match self.prompt.as_str() {
@@ -197,7 +197,7 @@ impl Ask {
         Guarded::around(inner, &settings, occasion)
     }
 
-    async fn print(&self, mut handle: Handle) -> Result<(), AskError> {
+    async fn print(&self, mut handle: Handle) -> Result<(), AskCommandError> {
         let mut out = std::io::stdout();
         let is_terminal = out.is_terminal();
         loop {
@@ -207,11 +207,13 @@ impl Ask {
                     // Notify the server, but do not wait for its reaction.
                     let _ = handle.commands.send(Command::Cancel).await;
                     let _ = tokio::time::timeout(PARTING, handle.events.recv()).await;
-                    return Err(AskError::Cancelled);
+                    return Err(AskCommandError::Cancelled);
                 }
             };
             let Some(event) = event else {
-                return Err(AskError::Run("the run ended without a result".into()));
+                return Err(AskCommandError::Run(
+                    "the run ended without a result".into(),
+                ));
             };
             if self.json {
                 if let Some(line) = json_line(&event) {
@@ -234,8 +236,8 @@ impl Ask {
                     }
                     return match outcome {
                         Outcome::Finished => Ok(()),
-                        Outcome::Cancelled => Err(AskError::Cancelled),
-                        Outcome::Failed(failure) => Err(AskError::Run(failure.to_string())),
+                        Outcome::Cancelled => Err(AskCommandError::Cancelled),
+                        Outcome::Failed(failure) => Err(AskCommandError::Run(failure.to_string())),
                     };
                 }
                 _ => {}

@@ -7,11 +7,11 @@ use serde_json::{Value as Json, json};
 
 use super::for_stdout;
 use crate::config::{Config, EffectiveValue, TerminalOptions, ValueSource};
-use crate::telemetry::logfile::{self, LogDestination};
-use crate::telemetry::timeline::{self, Glyphs, Mark, Paint, Style, Timeline};
+use crate::telemetry::log_file::{self, LogDestination};
+use crate::telemetry::timeline::{self, Style, Timeline};
 use agent::run::Backend;
 use foundation::presentable;
-use foundation::private;
+use foundation::private_files;
 use foundation::terminal_text::clean;
 
 /// How many logs are listed.
@@ -26,7 +26,7 @@ const USUAL_WIDTH: usize = 80;
 ///
 /// Set PI_CURSOR_PROVIDER_DEBUG=1 to write debug logs.
 #[derive(Debug, clap::Args)]
-pub struct Doctor {
+pub struct DoctorCommand {
     /// Draw this debug log.
     file: Option<PathBuf>,
     /// Draw the newest debug log.
@@ -67,25 +67,25 @@ pub enum DoctorError {
 
 /// The result of one check.
 struct Finding {
-    mark: Mark,
+    is_ok: bool,
     text: String,
 }
 
-fn well(text: impl Into<String>) -> Finding {
+fn ok(text: impl Into<String>) -> Finding {
     Finding {
-        mark: Mark::Well,
+        is_ok: true,
         text: text.into(),
     }
 }
 
-fn bad(text: impl Into<String>) -> Finding {
+fn problem(text: impl Into<String>) -> Finding {
     Finding {
-        mark: Mark::Failed,
+        is_ok: false,
         text: text.into(),
     }
 }
 
-impl Doctor {
+impl DoctorCommand {
     /// Runs the checks or draws the log, and prints the result.
     pub async fn run(self, config: &Config) -> Result<(), DoctorError> {
         match self.log(config)? {
@@ -99,8 +99,8 @@ impl Doctor {
         if !self.last {
             return Ok(self.file.clone());
         }
-        let folder = log_folder(config).ok_or(DoctorError::NoState)?;
-        let newest = logfile::found(&folder).into_iter().next();
+        let folder = log_dir(config).ok_or(DoctorError::NoState)?;
+        let newest = log_file::list_logs(&folder).into_iter().next();
         newest.map(Some).ok_or(DoctorError::NoLog(folder))
     }
 
@@ -117,56 +117,54 @@ impl Doctor {
             write!(
                 out,
                 "{}",
-                timeline::draw(&timeline, style(&config.terminal))
+                timeline::render(&timeline, style(&config.terminal))
             )?;
         }
         Ok(())
     }
 
     async fn print_checkup(&self, config: &Config) -> Result<(), DoctorError> {
-        let mut findings = vec![well(format!(
-            "cursor-sidecar {}",
-            env!("CARGO_PKG_VERSION")
-        ))];
+        let mut findings = vec![ok(format!("cursor-sidecar {}", env!("CARGO_PKG_VERSION")))];
         let backend = match Backend::new(&config.client) {
             Ok(backend) => {
-                findings.push(well(format!("runs go to {}", backend.endpoints.agent)));
+                findings.push(ok(format!("runs go to {}", backend.endpoints.agent)));
                 Some(backend)
             }
             Err(error) => {
-                findings.push(bad(error.to_string()));
+                findings.push(problem(error.to_string()));
                 None
             }
         };
         if let Some(file) = &config.file {
-            findings.push(well(format!("configuration file: {}", file.display())));
+            findings.push(ok(format!("configuration file: {}", file.display())));
         }
         let warnings = config.warnings.iter();
-        findings.extend(warnings.map(|warning| bad(warning.to_string())));
+        findings.extend(warnings.map(|warning| problem(warning.to_string())));
         findings.extend(state(config.state_dir.as_deref()));
         findings.push(match &config.debug_log {
-            LogDestination::Off => well("debug log: off (PI_CURSOR_PROVIDER_DEBUG=1 turns it on)"),
-            LogDestination::NewFileIn(folder) => {
-                well(format!("debug log: in {}", folder.display()))
-            }
-            LogDestination::File(path) => well(format!("debug log: {}", path.display())),
-            LogDestination::NoStateDir => bad(DoctorError::NoState.to_string()),
+            LogDestination::Off => ok("debug log: off (PI_CURSOR_PROVIDER_DEBUG=1 turns it on)"),
+            LogDestination::NewFileIn(folder) => ok(format!("debug log: in {}", folder.display())),
+            LogDestination::File(path) => ok(format!("debug log: {}", path.display())),
+            LogDestination::NoStateDir => problem(DoctorError::NoState.to_string()),
         });
-        let folder = log_folder(config);
-        let logs = folder.as_deref().map(logfile::found).unwrap_or_default();
+        let folder = log_dir(config);
+        let logs = folder
+            .as_deref()
+            .map(log_file::list_logs)
+            .unwrap_or_default();
         let drift = drift(&logs);
         findings.extend(drift.iter().map(|(kind, count)| {
-            bad(format!("wire drift: the server sends {kind} (at least {count}), which this version does not know"))
+            problem(format!("wire drift: the server sends {kind} (at least {count}), which this version does not know"))
         }));
         let mut failed = false;
         if self.online
             && let Some(backend) = backend
         {
             findings.push(match backend.account.token().await {
-                Ok(_) => well(format!("{} takes the key", backend.endpoints.backend)),
+                Ok(_) => ok(format!("{} takes the key", backend.endpoints.backend)),
                 Err(error) => {
                     failed = true;
-                    bad(error.to_string())
+                    problem(error.to_string())
                 }
             });
         }
@@ -196,8 +194,8 @@ fn read(path: &Path) -> std::io::Result<Timeline> {
 }
 
 /// Returns the directory of debug logs.
-fn log_folder(config: &Config) -> Option<PathBuf> {
-    config.state_dir.as_deref().map(logfile::folder)
+fn log_dir(config: &Config) -> Option<PathBuf> {
+    config.state_dir.as_deref().map(log_file::log_dir)
 }
 
 /// Returns the unknown fields and messages that newer logs report.
@@ -216,15 +214,15 @@ fn drift(logs: &[PathBuf]) -> Vec<(String, u64)> {
 /// private: others are not used.
 fn state(folder: Option<&Path>) -> Vec<Finding> {
     let Some(folder) = folder else {
-        return vec![bad(DoctorError::NoState.to_string())];
+        return vec![problem(DoctorError::NoState.to_string())];
     };
     let shown = folder.display();
-    if let Err(error) = private::check_folder(folder) {
-        return vec![bad(format!("state folder: {error}"))];
+    if let Err(error) = private_files::check_folder(folder) {
+        return vec![problem(format!("state folder: {error}"))];
     }
     if !folder.exists() {
         let made = format!("state folder: {shown} (made when it is needed)");
-        return vec![well(made)];
+        return vec![ok(made)];
     }
     let probe = folder.join(format!(".doctor-{}", uuid::Uuid::new_v4()));
     let made = std::fs::OpenOptions::new()
@@ -235,13 +233,13 @@ fn state(folder: Option<&Path>) -> Vec<Finding> {
         Ok(_) => {
             // A leftover file would do no harm.
             let _ = std::fs::remove_file(&probe);
-            well(format!("state folder: {shown}, can be written"))
+            ok(format!("state folder: {shown}, can be written"))
         }
-        Err(error) => bad(format!("state folder: {shown} cannot be written: {error}")),
+        Err(error) => problem(format!("state folder: {shown} cannot be written: {error}")),
     }];
-    let secrets = SECRET_FILES.map(|name| private::read_secret(&folder.join(name)));
+    let secrets = SECRET_FILES.map(|name| private_files::read_secret(&folder.join(name)));
     let exposed = secrets.into_iter().filter_map(Result::err);
-    findings.extend(exposed.map(|error| bad(error.to_string())));
+    findings.extend(exposed.map(|error| problem(error.to_string())));
     findings
 }
 
@@ -257,7 +255,7 @@ fn as_text(
     let mut page = String::new();
     for finding in findings {
         let text = presentable(&finding.text);
-        page.push_str(&format!("{} {text}\n", style.sign(finding.mark)));
+        page.push_str(&format!("{} {text}\n", style.sign(finding.is_ok)));
     }
     page.push_str("\nsettings in force\n");
     for (name, effective) in settings {
@@ -296,7 +294,7 @@ fn as_json(
 ) -> Json {
     let findings: Vec<Json> = findings
         .iter()
-        .map(|finding| json!({"ok": finding.mark == Mark::Well, "text": finding.text}))
+        .map(|finding| json!({"ok": finding.is_ok, "text": finding.text}))
         .collect();
     let settings: Vec<Json> = settings
         .iter()
@@ -320,8 +318,6 @@ fn as_json(
 /// Returns the drawing style for this terminal.
 fn style(options: &TerminalOptions) -> Style {
     let is_terminal = std::io::stdout().is_terminal();
-    let unicode = is_terminal && options.is_utf8;
-    let colours = is_terminal && !options.no_color && !options.is_dumb;
     let window = || {
         let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
         Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
@@ -329,15 +325,7 @@ fn style(options: &TerminalOptions) -> Style {
     let width = options.columns.or_else(window).unwrap_or(USUAL_WIDTH);
     Style {
         width: width.clamp(*WIDTHS.start(), *WIDTHS.end()),
-        glyphs: if unicode {
-            Glyphs::Unicode
-        } else {
-            Glyphs::Ascii
-        },
-        paint: if colours {
-            Paint::Colours
-        } else {
-            Paint::Plain
-        },
+        unicode: is_terminal && options.is_utf8,
+        color: is_terminal && !options.no_color && !options.is_dumb,
     }
 }

@@ -7,12 +7,12 @@ use crate::config::Config;
 use agent::run::{AssembleError, dashboard};
 use agent_tools::native::remove_secrets;
 use cursor_client::account::{BrowserLogin, LoginError, StoredLogin};
-use foundation::private::StoreError;
+use foundation::private_files::PrivateFileError;
 use foundation::terminal_text::clean;
 
 /// Sign in to Cursor with a browser; the key is stored on this machine.
 #[derive(Debug, clap::Args)]
-pub struct Login {
+pub struct LoginCommand {
     /// Print the address only; do not open a browser.
     #[arg(long)]
     no_browser: bool,
@@ -20,7 +20,7 @@ pub struct Login {
 
 /// Delete the stored key of a login (revoke it in Cursor's dashboard).
 #[derive(Debug, clap::Args)]
-pub struct Logout {}
+pub struct LogoutCommand {}
 
 /// Why the command failed.
 #[derive(Debug, thiserror::Error)]
@@ -33,13 +33,13 @@ pub enum LoginCommandError {
     Login(#[from] LoginError),
     /// The key could not be stored.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] PrivateFileError),
     /// The terminal is gone.
     #[error("{0}")]
     Io(#[from] std::io::Error),
 }
 
-impl Login {
+impl LoginCommand {
     /// Signs in and stores the key.
     pub async fn run(self, config: &Config) -> Result<(), LoginCommandError> {
         let (dashboard, endpoints) = dashboard(&config.client)?;
@@ -61,7 +61,7 @@ impl Login {
     }
 }
 
-impl Logout {
+impl LogoutCommand {
     /// Deletes the stored key.
     pub fn run(self, config: &Config) -> Result<(), LoginCommandError> {
         let message = if StoredLogin::delete(&config.client)? {

@@ -13,12 +13,12 @@ mod models;
 mod schema;
 mod trust;
 
-pub use ask::{Ask, AskError};
-pub use doctor::{Doctor, DoctorError};
-pub use login::{Login, LoginCommandError, Logout};
-pub use models::{Models, ModelsError};
-pub use schema::Schema;
-pub use trust::{Trust, TrustError};
+pub use ask::{AskCommand, AskCommandError};
+pub use doctor::{DoctorCommand, DoctorError};
+pub use login::{LoginCommand, LoginCommandError, LogoutCommand};
+pub use models::{ModelsCommand, ModelsError};
+pub use schema::SchemaCommand;
+pub use trust::{TrustCommand, TrustError};
 
 /// Returns a value to print: exact for a program, without control characters for a terminal.
 fn for_stdout(mut value: Json) -> Json {

@@ -18,7 +18,7 @@ use foundation::terminal_text::clean;
 
 /// List the models that hosts are offered.
 #[derive(Debug, clap::Args)]
-pub struct Models {
+pub struct ModelsCommand {
     /// Print JSON in the format of `models/list`.
     #[arg(long)]
     json: bool,
@@ -50,7 +50,7 @@ pub enum ModelsError {
     NotRefreshed(String),
 }
 
-impl Models {
+impl ModelsCommand {
     /// Runs the command.
     pub async fn run(self, config: &Config) -> Result<(), ModelsError> {
         config.log_warnings();

@@ -6,9 +6,9 @@ use crate::rpc;
 
 /// Print the JSON Schema of the JSON-RPC protocol.
 #[derive(Debug, clap::Args)]
-pub struct Schema {}
+pub struct SchemaCommand {}
 
-impl Schema {
+impl SchemaCommand {
     /// Prints the schema.
     pub fn run(self) -> std::io::Result<()> {
         writeln!(std::io::stdout(), "{:#}", rpc::schema())

@@ -8,7 +8,7 @@ use agent_tools::settings::consent::{self, ConsentError};
 
 /// Accept the MCP servers and hooks of a project's Cursor settings in their current form.
 #[derive(Debug, clap::Args)]
-pub struct Trust {
+pub struct TrustCommand {
     /// The project folder [default: the current one].
     folder: Option<PathBuf>,
     /// Revoke the acceptance.
@@ -27,7 +27,7 @@ pub enum TrustError {
     Io(#[from] std::io::Error),
 }
 
-impl Trust {
+impl TrustCommand {
     /// Stores or revokes the acceptance.
     pub fn run(self, config: &Config) -> Result<(), TrustError> {
         let state = config.state_dir.as_deref();

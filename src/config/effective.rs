@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::parse::{self, CALL_TIMEOUT, CONNECT_TIMEOUT, TOOL_TIMEOUT};
-use super::settings::{Scope, Setting};
+use super::settings::{Setting, SettingScope};
 use super::values::{ValueSource, Values};
 use super::warning::{SettingProblem, Warning};
 
@@ -72,7 +72,7 @@ fn ignored_items(setting: &Setting, warnings: &[Warning]) -> Option<String> {
 /// Returns the value for display: `(set)` for keys, tokens and proxies, because proxy URLs may
 /// contain passwords.
 fn displayable(setting: &Setting, text: &str) -> String {
-    let secret = setting.scope == Scope::Secret || setting.name.ends_with("_PROXY");
+    let secret = setting.scope == SettingScope::Secret || setting.name.ends_with("_PROXY");
     if secret || text.contains('@') {
         "(set)".into()
     } else {
@@ -128,7 +128,7 @@ fn override_reason(setting: &Setting, values: &Values) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::settings::find;
-    use super::super::values::{Environment, Reader};
+    use super::super::values::{Environment, SettingReader};
     use super::*;
 
     /// Returns how a setting is shown when these variables are set.
@@ -137,7 +137,7 @@ mod tests {
             .iter()
             .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
         let values = Values::from(&set.collect::<Environment>());
-        let mut reader = Reader {
+        let mut reader = SettingReader {
             values: &values,
             warnings: Vec::new(),
         };

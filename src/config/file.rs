@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::settings::{self, Scope};
+use super::settings::{self, SettingScope};
 use super::warning::{FileLocation, SettingProblem, Warning};
 
 /// A larger file is not a configuration file.
@@ -61,7 +61,9 @@ pub(super) fn parse(path: &Path, text: &str, warnings: &mut Vec<Warning>) -> Fil
             return values;
         }
     };
-    for (key, value) in table.get_ref() {
+    let mut entries: Vec<_> = table.get_ref().iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    for (key, value) in entries {
         let location = location(key.span().start);
         match setting_value(key.get_ref(), value) {
             Ok((name, text)) => drop(values.insert(name, FileValue { text, location })),
@@ -86,9 +88,9 @@ fn setting_value(
     let key = key.to_owned();
     let name = setting.name;
     match setting.scope {
-        Scope::Anywhere => {}
-        Scope::Environment => return Err(SettingProblem::EnvironmentOnly { key, name }),
-        Scope::Secret => return Err(SettingProblem::SecretInFile { key, name }),
+        SettingScope::Anywhere => {}
+        SettingScope::Environment => return Err(SettingProblem::EnvironmentOnly { key, name }),
+        SettingScope::Secret => return Err(SettingProblem::SecretInFile { key, name }),
     }
     let value = value.get_ref();
     let kind = value.type_str();

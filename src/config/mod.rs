@@ -35,9 +35,9 @@ pub use settings::{SETTINGS, Setting};
 pub use values::{Environment, ValueSource, Values};
 pub use warning::{FileLocation, SettingProblem, Warning};
 
-use crate::telemetry::logfile::{self, LogDestination};
+use crate::telemetry::log_file::{self, LogDestination};
 use file::FileValues;
-use values::Reader;
+use values::SettingReader;
 
 /// The configuration of this process. `Debug` does not show secrets.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ impl Config {
             None => (None, FileValues::new()),
         };
         let values = Values::new(environment, file_values);
-        let mut reader = Reader {
+        let mut reader = SettingReader {
             values: &values,
             warnings,
         };
@@ -242,7 +242,7 @@ fn unknown_names(environment: &Environment) -> Vec<Warning> {
 }
 
 fn client(
-    reader: &mut Reader<'_>,
+    reader: &mut SettingReader<'_>,
     api_key: Option<SecretString>,
     home: Option<PathBuf>,
     state_dir: Option<PathBuf>,
@@ -291,7 +291,7 @@ fn client(
 }
 
 /// Reads a setting that is a header value of visible characters.
-fn header(reader: &mut Reader<'_>, name: &str) -> Option<HeaderValue> {
+fn header(reader: &mut SettingReader<'_>, name: &str) -> Option<HeaderValue> {
     let text = reader.text(name)?;
     let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic());
     let value = HeaderValue::from_str(&text).ok().filter(|_| is_visible);
@@ -302,7 +302,7 @@ fn header(reader: &mut Reader<'_>, name: &str) -> Option<HeaderValue> {
 }
 
 fn turn(
-    reader: &mut Reader<'_>,
+    reader: &mut SettingReader<'_>,
     secret_paths: SecretPaths,
     home: Option<PathBuf>,
     shell: Option<PathBuf>,
@@ -378,7 +378,7 @@ fn turn(
     }
 }
 
-fn model_cache(reader: &mut Reader<'_>, state_dir: Option<&Path>) -> CachePolicy {
+fn model_cache(reader: &mut SettingReader<'_>, state_dir: Option<&Path>) -> CachePolicy {
     const TTL: &str = "PI_CURSOR_SDK_MODEL_CACHE_TTL_MS";
     let ttl = reader.text(TTL);
     if let Some(text) = &ttl
@@ -396,7 +396,7 @@ fn model_cache(reader: &mut Reader<'_>, state_dir: Option<&Path>) -> CachePolicy
     }
 }
 
-fn debug_log(reader: &mut Reader<'_>, state_dir: Option<&Path>) -> LogDestination {
+fn debug_log(reader: &mut SettingReader<'_>, state_dir: Option<&Path>) -> LogDestination {
     let file = reader.path("PI_CURSOR_PROVIDER_DEBUG_FILE");
     // Naming a file enables the log.
     let is_on = reader.optional_switch("PI_CURSOR_PROVIDER_DEBUG");
@@ -405,7 +405,7 @@ fn debug_log(reader: &mut Reader<'_>, state_dir: Option<&Path>) -> LogDestinatio
     }
     match (file, state_dir) {
         (Some(file), _) => LogDestination::File(file),
-        (None, Some(state_dir)) => LogDestination::NewFileIn(logfile::folder(state_dir)),
+        (None, Some(state_dir)) => LogDestination::NewFileIn(log_file::log_dir(state_dir)),
         (None, None) => LogDestination::NoStateDir,
     }
 }

@@ -9,7 +9,7 @@ use agent_tools::native::secret_paths::SecretPaths;
 use agent_tools::settings::sources::{Choice, SOURCES, Trust};
 
 use super::parse;
-use super::values::Reader;
+use super::values::SettingReader;
 
 const MODE: &str = "PI_CURSOR_NATIVE_TOOLS";
 const DENY: &str = "PI_CURSOR_NATIVE_TOOLS_DENY";
@@ -22,7 +22,7 @@ const TRUST: &str = "PI_CURSOR_TRUST_PROJECT";
 /// Reads the policy of native tools. A part that is not understood becomes a warning, and
 /// everything it may have been meant to forbid is forbidden, because a typo must not allow an
 /// effect.
-pub(super) fn policy(reader: &mut Reader<'_>, secret_paths: SecretPaths) -> Policy {
+pub(super) fn policy(reader: &mut SettingReader<'_>, secret_paths: SecretPaths) -> Policy {
     let (mode, overrides) = modes(reader);
     let denied = denied(reader);
     let mut permission = |name| {
@@ -50,7 +50,7 @@ pub(super) fn policy(reader: &mut Reader<'_>, secret_paths: SecretPaths) -> Poli
 }
 
 /// Reads the mode of all tools and the modes of single tools.
-fn modes(reader: &mut Reader<'_>) -> (Option<Mode>, BTreeMap<Tool, Mode>) {
+fn modes(reader: &mut SettingReader<'_>) -> (Option<Mode>, BTreeMap<Tool, Mode>) {
     let (mut mode, mut overrides) = (None, BTreeMap::new());
     let mut is_unclear = false;
     for text in parse::items(&reader.text(MODE).unwrap_or_default()) {
@@ -90,7 +90,7 @@ fn modes(reader: &mut Reader<'_>) -> (Option<Mode>, BTreeMap<Tool, Mode>) {
 }
 
 /// Reads the tools that are always refused.
-fn denied(reader: &mut Reader<'_>) -> BTreeSet<Tool> {
+fn denied(reader: &mut SettingReader<'_>) -> BTreeSet<Tool> {
     let mut denied = BTreeSet::new();
     for name in parse::items(&reader.text(DENY).unwrap_or_default()) {
         match parse::named(&Tool::ALL, name) {
@@ -107,7 +107,7 @@ fn denied(reader: &mut Reader<'_>) -> BTreeSet<Tool> {
 }
 
 /// Reads which Cursor settings are used.
-pub(super) fn cursor_settings(reader: &mut Reader<'_>) -> Choice {
+pub(super) fn cursor_settings(reader: &mut SettingReader<'_>) -> Choice {
     let mut choice = Choice {
         connect_timeout: parse::connect_timeout(reader.values),
         tool_timeout: parse::tool_timeout(reader.values),
@@ -129,7 +129,7 @@ pub(super) fn cursor_settings(reader: &mut Reader<'_>) -> Choice {
 }
 
 /// Reads the projects whose commands may be run.
-fn trust(reader: &mut Reader<'_>) -> Trust {
+fn trust(reader: &mut SettingReader<'_>) -> Trust {
     let Some(text) = reader.text(TRUST) else {
         return Trust::Nobody;
     };
@@ -156,13 +156,13 @@ mod tests {
 
     fn with_reader<T>(
         pairs: &[(&str, &str)],
-        read: impl FnOnce(&mut Reader<'_>) -> T,
+        read: impl FnOnce(&mut SettingReader<'_>) -> T,
     ) -> (T, Vec<String>) {
         let pairs = pairs
             .iter()
             .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
         let values = Values::from(&pairs.collect::<Environment>());
-        let mut reader = Reader {
+        let mut reader = SettingReader {
             values: &values,
             warnings: Vec::new(),
         };

@@ -173,7 +173,7 @@ impl TaskPresentation {
 
 /// How a host displays output, for the choice between tool cards and plain text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Surface {
+pub enum DisplaySurface {
     /// It displays or streams individual tool calls.
     Cards,
     /// It prints one final answer.
@@ -191,17 +191,19 @@ pub struct NativeDisplay {
 
 impl NativeDisplay {
     /// Decides from the surface and the two settings. `known` is the mode the host reported, if
-    /// any: no tools are registered in a host that reported [`Surface::Print`].
+    /// any: no tools are registered in a host that reported [`DisplaySurface::Print`].
     pub fn resolve(
-        surface: Surface,
-        known: Option<Surface>,
+        surface: DisplaySurface,
+        known: Option<DisplaySurface>,
         display: Option<bool>,
         register: Option<bool>,
     ) -> Self {
-        let display = display.unwrap_or(surface == Surface::Cards);
+        let display = display.unwrap_or(surface == DisplaySurface::Cards);
         Self {
             display,
-            registration: display && register.unwrap_or(true) && known != Some(Surface::Print),
+            registration: display
+                && register.unwrap_or(true)
+                && known != Some(DisplaySurface::Print),
         }
     }
 }

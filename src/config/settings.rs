@@ -18,12 +18,12 @@ pub struct Setting {
     /// How it is parsed, if it is a number.
     pub number: Option<Number>,
     /// Where it can be set.
-    pub scope: Scope,
+    pub scope: SettingScope,
 }
 
 /// Where a setting can be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum SettingScope {
     /// In the environment and in `config.toml`.
     Anywhere,
     /// In the environment only, because other programs or libraries read it there.
@@ -74,12 +74,12 @@ impl Setting {
     }
 
     pub(super) const fn secret(mut self) -> Self {
-        self.scope = Scope::Secret;
+        self.scope = SettingScope::Secret;
         self
     }
 
     pub(super) const fn environment_only(mut self) -> Self {
-        self.scope = Scope::Environment;
+        self.scope = SettingScope::Environment;
         self
     }
 
@@ -121,7 +121,7 @@ pub(super) const fn setting(
         values,
         meaning,
         number: None,
-        scope: Scope::Anywhere,
+        scope: SettingScope::Anywhere,
     }
 }
 
@@ -136,7 +136,7 @@ pub fn find(name: &str) -> Option<&'static Setting> {
 /// Returns the setting of this key in `config.toml`, preferably one that can be set there.
 pub fn find_key(key: &str) -> Option<&'static Setting> {
     let same = |setting: &&Setting| setting.key() == key;
-    let in_file = |setting: &&Setting| setting.scope == Scope::Anywhere;
+    let in_file = |setting: &&Setting| setting.scope == SettingScope::Anywhere;
     let mut found = SETTINGS.iter().filter(same);
     found.clone().find(in_file).or_else(|| found.next())
 }
@@ -175,15 +175,15 @@ A value that cannot be read gives a warning, and the default is used. An unreada
 /// Returns the text of `docs/settings.md`.
 pub fn markdown() -> String {
     let mut page = String::from(INTRODUCTION);
-    let only = |scope: Scope| {
+    let only = |scope: SettingScope| {
         let names = SETTINGS.iter().filter(|setting| setting.scope == scope);
         let names: Vec<String> = names.map(|setting| format!("`{}`", setting.name)).collect();
         names.join(", ")
     };
     page.push_str(&format!(
         "Not in the file: {} (secrets), {} (other programs or libraries read them in the environment).\n\n| name | default | values | meaning |\n|---|---|---|---|\n",
-        only(Scope::Secret),
-        only(Scope::Environment)
+        only(SettingScope::Secret),
+        only(SettingScope::Environment)
     ));
     for setting in SETTINGS {
         let default = if setting.default.is_empty() {
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn keys_are_unique_and_have_no_prefix() {
         let mut keys = std::collections::BTreeSet::new();
-        let in_file = |setting: &&Setting| setting.scope == Scope::Anywhere;
+        let in_file = |setting: &&Setting| setting.scope == SettingScope::Anywhere;
         for setting in SETTINGS.iter().filter(in_file) {
             assert!(keys.insert(setting.key()), "{}", setting.name);
             assert_eq!(find_key(&setting.key()), Some(setting));

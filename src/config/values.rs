@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::file::FileValues;
 use super::parse;
-use super::settings::{self, SETTINGS, Scope, Setting};
+use super::settings::{self, SETTINGS, Setting, SettingScope};
 use super::warning::{SettingProblem, Warning};
 
 /// Environment variables by name.
@@ -42,7 +42,7 @@ impl Values {
         let given = |setting: &Setting| {
             let text = environment.get(setting.name)?;
             let text = match setting.scope {
-                Scope::Secret if !text.is_empty() => "(set)",
+                SettingScope::Secret if !text.is_empty() => "(set)",
                 _ => text,
             };
             (!text.trim().is_empty()).then(|| (setting.name, text.to_owned()))
@@ -86,12 +86,12 @@ impl From<&Environment> for Values {
 }
 
 /// Parses values, and collects a warning for each that is invalid.
-pub(super) struct Reader<'v> {
+pub(super) struct SettingReader<'v> {
     pub(super) values: &'v Values,
     pub(super) warnings: Vec<Warning>,
 }
 
-impl Reader<'_> {
+impl SettingReader<'_> {
     /// Returns the given value as text.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         self.values.get(name).map(str::to_owned)

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use foundation::private::{self, Exposure, StoreError};
+use foundation::private_files::{self, Exposure, PrivateFileError};
 use foundation::state_dir::STATE_DIR;
 
 /// The setting with the user's own token.
@@ -36,7 +36,7 @@ pub enum TokenError {
     Nowhere,
     /// The file cannot be used.
     #[error(transparent)]
-    Store(#[from] private::StoreError),
+    Store(#[from] private_files::PrivateFileError),
     /// No randomness to generate one.
     #[error("no source of randomness: {0}")]
     Random(#[from] getrandom::Error),
@@ -52,14 +52,14 @@ impl Token {
         }
         let folder = state_dir.ok_or(TokenError::Nowhere)?;
         let file = folder.join(FILE);
-        let _lock = private::lock(&file)?;
+        let _lock = private_files::lock(&file)?;
         if let Some(secret) = kept(&file)? {
             return Ok(Self::known(secret, Some(file)));
         }
         let mut random = [0; 32];
         getrandom::fill(&mut random)?;
         let secret = SecretString::from(URL_SAFE_NO_PAD.encode(random));
-        private::write(&file, format!("{}\n", secret.expose_secret()).as_bytes())?;
+        private_files::write(&file, format!("{}\n", secret.expose_secret()).as_bytes())?;
         Ok(Self::known(secret, Some(file)))
     }
 
@@ -77,9 +77,9 @@ fn strong(text: &str) -> Option<SecretString> {
 /// Returns the stored token, unless other users could have read it. A file of another user is an
 /// error.
 fn kept(file: &Path) -> Result<Option<SecretString>, TokenError> {
-    match private::read_secret(file) {
+    match private_files::read_secret(file) {
         Ok(text) => Ok(text.as_deref().map(str::trim).and_then(strong)),
-        Err(StoreError::Exposed {
+        Err(PrivateFileError::Exposed {
             path,
             exposure: Exposure::Readable | Exposure::Writable,
         }) if path == file => {

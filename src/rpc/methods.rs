@@ -20,7 +20,7 @@ use super::protocol::*;
 use super::turns::{Origin, Turns};
 use super::typescript::{Method, TypeScript};
 use super::{bridge, controls, host};
-use crate::config::parse::{NativeDisplay, Surface};
+use crate::config::parse::{DisplaySurface, NativeDisplay};
 use crate::config::{CardOptions, Config, EffectiveValue, Setting, ValueSource};
 use agent::catalog::ModelList;
 use agent::turn::{Bridging, Questions};
@@ -312,8 +312,8 @@ fn initialize(
 /// a single answer cannot use turns that end at each card.
 fn wants_cards(mode: HostMode, options: CardOptions) -> bool {
     let surface = match mode {
-        HostMode::Print => Surface::Print,
-        HostMode::Interactive | HostMode::Json | HostMode::Rpc => Surface::Cards,
+        HostMode::Print => DisplaySurface::Print,
+        HostMode::Interactive | HostMode::Json | HostMode::Rpc => DisplaySurface::Cards,
     };
     NativeDisplay::resolve(surface, Some(surface), options.display, options.register).registration
 }

@@ -1,6 +1,6 @@
 //! The debug log and its timeline, and the report of a panic.
 
-pub mod logfile;
-pub mod panics;
-pub mod record;
+pub mod debug_log;
+pub mod log_file;
+pub mod panic_hook;
 pub mod timeline;

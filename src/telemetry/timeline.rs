@@ -3,31 +3,31 @@
 //! A turn is one request of a host and contains its runs. A run without a turn is shown as a
 //! turn of its own.
 
-mod draw;
+mod render;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
-pub use draw::{Glyphs, Paint, Style, draw};
+pub use render::{Style, render};
 
 /// The content of a log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Timeline {
     /// Turns, in the order they started.
-    pub turns: Vec<Turn>,
+    pub turns: Vec<TurnTimeline>,
     /// Fields and kinds from the server that our schema does not know, with counts.
     pub drift: BTreeMap<String, u64>,
     /// Number of records that were dropped or failed to be written.
     pub missing: u64,
     /// Lines that are not records.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<UnreadableLine>,
 }
 
 /// A line that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Problem {
+pub struct UnreadableLine {
     /// Its number, from 1.
     pub line: usize,
     /// What is wrong with it.
@@ -36,7 +36,7 @@ pub struct Problem {
 
 /// One turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Turn {
+pub struct TurnTimeline {
     /// The host's id of the turn, or the run's id.
     pub name: String,
     /// The session's id, shortened.
@@ -52,14 +52,14 @@ pub struct Turn {
     /// How it ended; `None` if the log does not contain the end.
     pub end: Option<String>,
     /// Its phases, in the order they started.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<TurnPhase>,
     /// Totals over all phases and attempts.
     pub totals: Totals,
 }
 
 /// An interval of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Phase {
+pub struct TurnPhase {
     /// What happened.
     pub kind: PhaseKind,
     /// Details, such as the kind of tool.
@@ -69,7 +69,8 @@ pub struct Phase {
     /// The duration in microseconds.
     pub length_us: u64,
     /// Whether it succeeded.
-    pub mark: Mark,
+    #[serde(rename = "mark")]
+    pub status: PhaseStatus,
 }
 
 /// What happens in a turn.
@@ -92,8 +93,10 @@ pub enum PhaseKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
-pub enum Mark {
-    Well,
+pub enum PhaseStatus {
+    /// Written as `well`.
+    #[serde(rename = "well")]
+    Ok,
     Failed,
     /// The log ends before the phase does.
     Open,
@@ -116,13 +119,13 @@ pub struct Totals {
     pub output: Option<u64>,
 }
 
-/// Parses a log. Lines that are not records become [`Problem`]s.
+/// Parses a log. Lines that are not records become [`UnreadableLine`]s.
 pub fn read(text: &str) -> Timeline {
-    let mut reader = Reader::default();
+    let mut reader = TimelineReader::default();
     let cut_short = !text.is_empty() && !text.ends_with('\n');
     let lines = text.lines().count();
     for (index, line) in text.lines().enumerate() {
-        let problem = |what| Problem {
+        let problem = |what| UnreadableLine {
             line: index + 1,
             what,
         };
@@ -145,24 +148,24 @@ pub fn read(text: &str) -> Timeline {
 }
 
 /// A line of the log.
-struct Record {
+struct ParsedRecord {
     us: u64,
     event: String,
     fields: Map<String, Json>,
 }
 
-fn record(line: &str) -> Option<Record> {
+fn record(line: &str) -> Option<ParsedRecord> {
     let Json::Object(fields) = serde_json::from_str(line).ok()? else {
         return None;
     };
-    Some(Record {
+    Some(ParsedRecord {
         us: fields.get("us")?.as_u64()?,
         event: fields.get("event")?.as_str()?.to_owned(),
         fields,
     })
 }
 
-impl Record {
+impl ParsedRecord {
     fn text(&self, name: &str) -> Option<&str> {
         self.fields.get(name)?.as_str()
     }
@@ -180,11 +183,11 @@ impl Record {
 const ANOTHER_PROCESS: u64 = 1_000_000;
 
 #[derive(Default)]
-struct Reader {
+struct TimelineReader {
     timeline: Timeline,
     open: Vec<TurnBuilder>,
     /// Finished turns, each with its position in the order of starts.
-    finished: Vec<(usize, Turn)>,
+    finished: Vec<(usize, TurnTimeline)>,
     started: usize,
     last_us: u64,
 }
@@ -192,7 +195,7 @@ struct Reader {
 /// A turn that has not ended yet.
 #[derive(Default)]
 struct TurnBuilder {
-    turn: Turn,
+    turn: TurnTimeline,
     order: usize,
     /// The host's id of the turn, if the host started it.
     host_id: Option<String>,
@@ -206,8 +209,8 @@ struct TurnBuilder {
     last: u64,
 }
 
-impl Reader {
-    fn take(&mut self, record: &Record) {
+impl TimelineReader {
+    fn take(&mut self, record: &ParsedRecord) {
         if record.us.saturating_add(ANOTHER_PROCESS) < self.last_us {
             self.close_all();
         }
@@ -238,21 +241,21 @@ impl Reader {
         }
     }
 
-    fn drift(&mut self, record: &Record) {
+    fn drift(&mut self, record: &ParsedRecord) {
         let kind = record.text("kind").unwrap_or_default().to_owned();
         let count = self.timeline.drift.entry(kind).or_default();
         *count = (*count).max(record.number("count").unwrap_or(1));
     }
 
-    fn begin(&mut self, record: &Record, host_id: Option<&str>) {
+    fn begin(&mut self, record: &ParsedRecord, host_id: Option<&str>) {
         let name = host_id.or(record.text("run")).unwrap_or("?");
         self.started += 1;
         self.open.push(TurnBuilder {
             order: self.started,
-            turn: Turn {
+            turn: TurnTimeline {
                 name: name.to_owned(),
                 start_us: record.us,
-                ..Turn::default()
+                ..TurnTimeline::default()
             },
             host_id: host_id.map(str::to_owned),
             last: record.us,
@@ -261,7 +264,7 @@ impl Reader {
     }
 
     /// Adds a new run to the turn it names, else to the only open turn, else to a turn of its own.
-    fn attach_run(&mut self, record: &Record) {
+    fn attach_run(&mut self, record: &ParsedRecord) {
         let named = record.text("turn");
         let named = self
             .open
@@ -281,7 +284,7 @@ impl Reader {
     }
 
     /// Returns the index of the turn a record belongs to: by run, by turn id, or the only open one.
-    fn find(&self, record: &Record) -> Option<usize> {
+    fn find(&self, record: &ParsedRecord) -> Option<usize> {
         let by = |wanted: &dyn Fn(&TurnBuilder) -> bool| self.open.iter().position(wanted);
         if let Some(run) = record.text("run") {
             return by(&|turn| turn.turn.runs.iter().any(|known| known == run));
@@ -307,7 +310,7 @@ impl Reader {
 }
 
 impl TurnBuilder {
-    fn take(&mut self, record: &Record) {
+    fn take(&mut self, record: &ParsedRecord) {
         let now = record.us;
         self.last = self.last.max(now);
         let text = |name: &str| record.text(name).map(str::to_owned);
@@ -322,17 +325,17 @@ impl TurnBuilder {
                 // The attempt waited for the token, so connecting starts only now.
                 let since = self.connecting.replace(now).unwrap_or(now);
                 let how = record.event.trim_start_matches("token.");
-                self.phase(PhaseKind::Token, how, since, now, Mark::Well);
+                self.phase(PhaseKind::Token, how, since, now, PhaseStatus::Ok);
             }
             "token.refused" => {
                 let since = self.connecting.unwrap_or(now);
                 let kind = record.text("kind").unwrap_or_default();
-                self.phase(PhaseKind::Token, kind, since, now, Mark::Failed);
+                self.phase(PhaseKind::Token, kind, since, now, PhaseStatus::Failed);
             }
             "stream.opened" => {
                 let since = self.connecting.take().unwrap_or(now);
                 let version = record.text("version").unwrap_or_default();
-                self.phase(PhaseKind::Connect, version, since, now, Mark::Well);
+                self.phase(PhaseKind::Connect, version, since, now, PhaseStatus::Ok);
                 self.waiting = Some(now);
             }
             "text.first" => {
@@ -356,15 +359,15 @@ impl TurnBuilder {
             "stream.failed" => {
                 let kind = record.text("kind").unwrap_or_default();
                 let since = self.connecting.take().unwrap_or(now);
-                self.phase(PhaseKind::Failure, kind, since, now, Mark::Failed);
+                self.phase(PhaseKind::Failure, kind, since, now, PhaseStatus::Failed);
             }
             "run.retry" => {
                 let class = record.text("class").unwrap_or_default();
                 let until = now + record.us_of_ms("delay_ms").unwrap_or(0);
                 self.connecting = None;
-                self.phase(PhaseKind::Pause, class, now, until, Mark::Failed);
+                self.phase(PhaseKind::Pause, class, now, until, PhaseStatus::Failed);
             }
-            "run.leaving" => self.phase(PhaseKind::Cancel, "", now, now, Mark::Failed),
+            "run.leaving" => self.phase(PhaseKind::Cancel, "", now, now, PhaseStatus::Failed),
             "run.ended" => {
                 self.turn.totals.input = record.number("input");
                 self.turn.totals.output = record.number("output");
@@ -379,23 +382,23 @@ impl TurnBuilder {
     /// Ends the wait for the first output.
     fn first_output(&mut self, now: u64) {
         if let Some(since) = self.waiting.take() {
-            self.phase(PhaseKind::Wait, "", since, now, Mark::Well);
+            self.phase(PhaseKind::Wait, "", since, now, PhaseStatus::Ok);
         }
     }
 
-    fn exec_answered(&mut self, record: &Record) {
+    fn exec_answered(&mut self, record: &ParsedRecord) {
         let id = record.number("exec").unwrap_or(0);
         if let Some((since, kind)) = self.execs.remove(&id) {
-            let mark = match record.text("outcome") {
-                Some("done") => Mark::Well,
-                _ => Mark::Failed,
+            let status = match record.text("outcome") {
+                Some("done") => PhaseStatus::Ok,
+                _ => PhaseStatus::Failed,
             };
-            self.phase(PhaseKind::Exec, &kind, since, record.us, mark);
+            self.phase(PhaseKind::Exec, &kind, since, record.us, status);
         }
     }
 
     /// Adds the totals of an attempt, and the phases whose end is only in this record.
-    fn attempt_closed(&mut self, record: &Record) {
+    fn attempt_closed(&mut self, record: &ParsedRecord) {
         let number = |name: &str| record.number(name).unwrap_or(0);
         let length = |first, last| {
             let (first, last) = (record.us_of_ms(first), record.us_of_ms(last));
@@ -409,37 +412,44 @@ impl TurnBuilder {
         if let Some(since) = self.thinking.take() {
             let until = since + length("thinking_first_ms", "thinking_last_ms");
             let detail = format!("{thoughts} pieces");
-            self.phase(PhaseKind::Thinking, &detail, since, until, Mark::Well);
+            self.phase(PhaseKind::Thinking, &detail, since, until, PhaseStatus::Ok);
         }
         if let Some(since) = self.text.take() {
             let until = since + length("text_first_ms", "text_last_ms");
             let detail = format!("{pieces} pieces");
-            self.phase(PhaseKind::Text, &detail, since, until, Mark::Well);
+            self.phase(PhaseKind::Text, &detail, since, until, PhaseStatus::Ok);
         }
-        self.unanswered(Mark::Failed);
+        self.unanswered(PhaseStatus::Failed);
         self.first_output(record.us);
     }
 
     /// Ends the tool calls that have no answer.
-    fn unanswered(&mut self, mark: Mark) {
+    fn unanswered(&mut self, status: PhaseStatus) {
         for (_, (since, kind)) in std::mem::take(&mut self.execs) {
-            self.phase(PhaseKind::Exec, &kind, since, self.last, mark);
+            self.phase(PhaseKind::Exec, &kind, since, self.last, status);
         }
     }
 
-    fn phase(&mut self, kind: PhaseKind, detail: &str, since: u64, until: u64, mark: Mark) {
-        self.turn.phases.push(Phase {
+    fn phase(
+        &mut self,
+        kind: PhaseKind,
+        detail: &str,
+        since: u64,
+        until: u64,
+        status: PhaseStatus,
+    ) {
+        self.turn.phases.push(TurnPhase {
             kind,
             detail: detail.to_owned(),
             start_us: since.saturating_sub(self.turn.start_us),
             length_us: until.saturating_sub(since),
-            mark,
+            status,
         });
     }
 
-    fn finish(mut self) -> Turn {
+    fn finish(mut self) -> TurnTimeline {
         if self.turn.end.is_none() {
-            self.unanswered(Mark::Open);
+            self.unanswered(PhaseStatus::Open);
             let open = [
                 (self.connecting.take(), PhaseKind::Connect),
                 (self.waiting.take(), PhaseKind::Wait),
@@ -448,7 +458,7 @@ impl TurnBuilder {
             ];
             for (since, kind) in open {
                 if let Some(since) = since {
-                    self.phase(kind, "", since, self.last, Mark::Open);
+                    self.phase(kind, "", since, self.last, PhaseStatus::Open);
                 }
             }
         }

@@ -367,7 +367,7 @@ fn the_doctor_prints_settings_and_no_secrets() {
     insta::assert_snapshot!(page.join("\n"), @r#"
     ok cursor-sidecar 0.1.0
     ok runs go to https://agentn.us.api5.cursor.sh
-    ! PI_CURSOR_HTPP is not a setting of cursor-sidecar; see docs/settings.md
+    ! PI_CURSOR_HTPP is not a setting of cursor-sidecar; see docs/settings.md; did you mean PI_CURSOR_HTTP?
     ! PI_CURSOR_HTTP: "9" is not one of auto, 1, 2; using auto
     ok state folder: /nowhere/state (made when it is needed)
     ok debug log: off (PI_CURSOR_PROVIDER_DEBUG=1 turns it on)

@@ -110,3 +110,55 @@ fn a_mistake_is_reported_once() {
     assert_eq!(in_force("PI_CURSOR_STREAM_IDLE_TIMEOUT_MS"), "120000");
     assert_eq!(in_force("PI_CURSOR_RESUME_IDLE_TIMEOUT_MS"), "1000");
 }
+
+/// The environment takes precedence over `config.toml`, and mistakes in the file name their line.
+#[test]
+fn the_configuration_file_is_used_and_its_mistakes_are_reported() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join(".config/cursor-sidecar");
+    std::fs::create_dir_all(&folder).unwrap();
+    let text = "max_parked_runs = 7\nhttp = 1\nhtpp = 2\napi_key = 'crsr_of_the_file'\n";
+    std::fs::write(folder.join("config.toml"), text).unwrap();
+    let doctor = |arguments: &[&str], name: &str, value: &str| {
+        let output = Command::new(binary())
+            .arg("doctor")
+            .args(arguments)
+            .env_clear()
+            .env("HOME", home.path())
+            .env(name, value)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let page = String::from_utf8(output.stdout).unwrap();
+        page.replace(home.path().to_str().unwrap(), "~")
+    };
+    let page = doctor(&[], "PI_CURSOR_HTTP", "2");
+    assert!(!page.contains("crsr_of_the_file"), "{page}");
+    let lines = page.lines().filter(|line| {
+        let interesting = ["config", "PARKED", "PI_CURSOR_HTTP "];
+        interesting.iter().any(|part| line.contains(part))
+    });
+    let lines: Vec<&str> = lines.collect();
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+    ok configuration file: ~/.config/cursor-sidecar/config.toml
+    ! ~/.config/cursor-sidecar/config.toml:3: "htpp" is not a setting of cursor-sidecar; see docs/settings.md; did you mean "http"?
+    ! ~/.config/cursor-sidecar/config.toml:4: "api_key" is a secret and is not read from this file; set CURSOR_API_KEY in the environment, and remove it here
+      PI_CURSOR_HTTP = 2 (environment)
+      PI_CURSOR_MAX_PARKED_RUNS = 7 (config.toml)
+    "#);
+    let other = home.path().join("other.toml");
+    std::fs::write(&other, "http = \n").unwrap();
+    let page = doctor(&["--json"], "PI_CURSOR_CONFIG", other.to_str().unwrap());
+    let page: Json = serde_json::from_str(&page).unwrap();
+    let findings = page["findings"].as_array().unwrap();
+    let findings = findings
+        .iter()
+        .map(|finding| finding["text"].as_str().unwrap());
+    let syntax = findings.filter(|text| text.starts_with("~/other.toml:1: the file is not TOML"));
+    assert_eq!(syntax.count(), 1, "{page}");
+    let settings = page["settings"].as_array().unwrap();
+    let http = settings
+        .iter()
+        .find(|setting| setting["name"] == "PI_CURSOR_HTTP");
+    assert_eq!(http.unwrap()["source"], "default");
+}

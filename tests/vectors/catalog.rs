@@ -4,7 +4,7 @@ use agent::catalog::{
     CatalogModel, ContextWindows, HostModel, HostModels, LevelMap, LevelRange, ModelSelection,
     ParameterChoice, Speed, ThinkingLevel, level_map, parse_context_size, positive_u32, select,
 };
-use cursor_sidecar::config::parse::{self, NativeDisplay, Surface, TaskPresentation};
+use cursor_sidecar::config::parse::{self, DisplaySurface, NativeDisplay, TaskPresentation};
 use cursor_sidecar::config::{Environment, Values};
 use serde_json::{Value as Json, json};
 
@@ -246,13 +246,13 @@ pub(crate) fn settings(case: &Json) -> Result<(), String> {
         "nativeDisplay" => {
             let known = match input["mode"].as_str() {
                 None => None,
-                Some("print") => Some(Surface::Print),
-                Some("tui" | "json" | "rpc") => Some(Surface::Cards),
+                Some("print") => Some(DisplaySurface::Print),
+                Some("tui" | "json" | "rpc") => Some(DisplaySurface::Cards),
                 Some(other) => return Err(format!("unknown mode {other}")),
             };
             let terminal = match input["stdoutIsTty"].as_bool() {
-                Some(true) => Surface::Cards,
-                _ => Surface::Print,
+                Some(true) => DisplaySurface::Cards,
+                _ => DisplaySurface::Print,
             };
             let got = NativeDisplay::resolve(
                 known.unwrap_or(terminal),

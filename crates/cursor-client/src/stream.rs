@@ -35,7 +35,7 @@ use cursor_proto::drift::Drift;
 use cursor_proto::envelope::{self, Decoder, Encoding};
 use cursor_proto::fields;
 use cursor_proto::tool_gates::ToolGates;
-use foundation::Variant;
+use foundation::VariantName;
 
 const RUN: &str = "/agent.v1.AgentService/Run";
 const RUN_SSE: &str = "/agent.v1.AgentService/RunSSE";
@@ -271,7 +271,7 @@ impl Incoming {
             None => tracing::debug!(ms, "stream.closed"),
             Some(error) => tracing::debug!(
                 ms,
-                kind = %Variant(error_kind(error)),
+                kind = %VariantName(error_kind(error)),
                 cause = error.cause(),
                 "stream.failed"
             ),

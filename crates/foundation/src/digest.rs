@@ -28,9 +28,9 @@ impl<T: AsRef<[u8]>> fmt::Debug for Digest<T> {
 
 /// Formats as the name of a value's variant, without its fields.
 #[derive(Clone, Copy)]
-pub struct Variant<T>(pub T);
+pub struct VariantName<T>(pub T);
 
-impl<T: fmt::Debug> fmt::Display for Variant<T> {
+impl<T: fmt::Debug> fmt::Display for VariantName<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// Writes the first identifier, then stops the formatting with an error.
         struct First<'a, 'b>(&'a mut fmt::Formatter<'b>, Result<(), fmt::Error>);
@@ -87,9 +87,12 @@ mod tests {
             Sample::Tuple("x"),
             Sample::Named { secret: "y" },
         ];
-        let names: Vec<String> = names.iter().map(|name| Variant(name).to_string()).collect();
+        let names: Vec<String> = names
+            .iter()
+            .map(|name| VariantName(name).to_string())
+            .collect();
         assert_eq!(names, ["Unit", "Tuple", "Named"]);
-        assert_eq!(Variant("a text is no variant").to_string(), "");
+        assert_eq!(VariantName("a text is no variant").to_string(), "");
     }
 
     #[test]

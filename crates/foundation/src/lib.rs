@@ -7,12 +7,12 @@
 
 mod digest;
 pub mod metrics;
-pub mod private;
+pub mod private_files;
 pub mod scrub;
 pub mod state_dir;
 pub mod terminal_text;
 
-pub use digest::{Digest, Variant, prefix};
+pub use digest::{Digest, VariantName, prefix};
 
 /// Returns the process-wide scrubber. Code that obtains a secret registers it here, so that no
 /// log shows it.

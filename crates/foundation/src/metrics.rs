@@ -43,7 +43,7 @@ pub fn counters() -> &'static Counters {
 
 /// A metric as a line of JSON.
 #[derive(Debug, Serialize)]
-struct Line<'a> {
+struct MetricLine<'a> {
     event: String,
     metric: &'a str,
     reason: &'a str,
@@ -52,9 +52,9 @@ struct Line<'a> {
 }
 
 /// Increments a counter and emits the metric on stderr and in the debug log.
-pub fn tell(metric: &str, reason: &str, model: &str) {
+pub fn emit(metric: &str, reason: &str, model: &str) {
     counters().count(metric, &[("reason", reason), ("model", model)]);
-    let line = Line {
+    let line = MetricLine {
         event: format!("metric.{metric}"),
         metric,
         reason,

@@ -166,9 +166,9 @@ fn redaction(text: &str, found: &Captures<'_>) -> Option<Redaction> {
             text,
             at,
             if authorization {
-                Kind::Header
+                ValueKind::Header
             } else {
-                Kind::Plain
+                ValueKind::Plain
             },
         );
     }
@@ -280,14 +280,14 @@ const MANY_WORDS: &[&str] = &["digest", "aws4-hmac-sha256", "hawk", "oauth", "si
 
 /// How a value is parsed.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum ValueKind {
     Plain,
     /// May start with the name of a scheme.
     Header,
 }
 
 /// Returns what to redact for the value of a key: a quoted text, a list, or one word.
-fn value(text: &str, at: usize, kind: Kind) -> Option<Redaction> {
+fn value(text: &str, at: usize, kind: ValueKind) -> Option<Redaction> {
     let rest = &text[at..];
     let one = |at, until| Redaction {
         at,
@@ -305,9 +305,9 @@ fn value(text: &str, at: usize, kind: Kind) -> Option<Redaction> {
         if inner.is_empty() {
             return None;
         }
-        let scheme = kind == Kind::Header && scheme(inner).is_some();
+        let scheme = kind == ValueKind::Header && scheme(inner).is_some();
         let hidden = inner.starts_with("[redacted] [redacted]");
-        let put = if scheme || (kind == Kind::Header && hidden) {
+        let put = if scheme || (kind == ValueKind::Header && hidden) {
             "[redacted] [redacted]"
         } else {
             REDACTED
@@ -318,7 +318,7 @@ fn value(text: &str, at: usize, kind: Kind) -> Option<Redaction> {
         });
     }
     let word = word_length(rest);
-    if kind == Kind::Header
+    if kind == ValueKind::Header
         && let Some(until) = scheme(rest)
     {
         return Some(Redaction {

@@ -16,10 +16,10 @@ fn log(records: &[(u64, &str, Json)]) -> String {
 fn drawn(text: &str) -> String {
     let style = Style {
         width: 90,
-        glyphs: Glyphs::Ascii,
-        paint: Paint::Plain,
+        unicode: false,
+        color: false,
     };
-    draw(&read(text), style)
+    render(&read(text), style)
 }
 
 fn good_turn() -> Vec<(u64, &'static str, Json)> {
@@ -231,16 +231,13 @@ fn bars_fit_whatever_the_width_and_numbers() {
     let mut records = good_turn();
     records[13].0 = u64::MAX / 512;
     for width in [0, 40, 80, 300] {
-        for (glyphs, paint) in [
-            (Glyphs::Ascii, Paint::Plain),
-            (Glyphs::Unicode, Paint::Plain),
-        ] {
+        for unicode in [false, true] {
             let style = Style {
                 width,
-                glyphs,
-                paint,
+                unicode,
+                color: false,
             };
-            let page = draw(&read(&log(&records)), style);
+            let page = render(&read(&log(&records)), style);
             let phases = page.lines().filter(|line| line.contains('+'));
             for line in phases {
                 assert!(line.chars().count() <= width.max(66), "{line}");

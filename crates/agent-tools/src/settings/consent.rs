@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use foundation::private::{self, StoreError};
+use foundation::private_files::{self, PrivateFileError};
 
 /// A project's file of MCP servers, relative to the workspace.
 pub(super) const SERVERS: &str = ".cursor/mcp.json";
@@ -45,7 +45,7 @@ pub enum ConsentError {
     },
     /// The record cannot be written.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] PrivateFileError),
 }
 
 /// The stored record of a workspace.
@@ -79,7 +79,7 @@ impl Consent {
             .unwrap_or_else(|_| workspace.to_owned());
         let name = digest(workspace.as_os_str().as_encoded_bytes());
         let file = state.join("trust").join(format!("{name}.json"));
-        let record = match private::read(&file) {
+        let record = match private_files::read(&file) {
             Ok(None) => None,
             Ok(Some(text)) => Some(serde_json::from_str(&text).unwrap_or_else(|error| {
                 tracing::warn!(%error, "a record of accepted settings cannot be understood");
@@ -131,16 +131,16 @@ impl Consent {
 
     /// Records the current contents if there is no record yet, because the user trusts the folder
     /// with its present contents.
-    pub(super) fn record_first(&mut self, contents: &Contents<'_>) -> Result<(), StoreError> {
+    pub(super) fn record_first(&mut self, contents: &Contents<'_>) -> Result<(), PrivateFileError> {
         if self.record.is_none() {
             self.save(Record::of(&self.workspace, false, contents))?;
         }
         Ok(())
     }
 
-    fn save(&mut self, record: Record) -> Result<(), StoreError> {
+    fn save(&mut self, record: Record) -> Result<(), PrivateFileError> {
         let text = serde_json::to_vec_pretty(&record).unwrap_or_default();
-        private::write(&self.file, &text)?;
+        private_files::write(&self.file, &text)?;
         self.record = Some(record);
         Ok(())
     }

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::model::CatalogModel;
 use super::model_list::FetchedModels;
 use cursor_client::account::ApiKey;
-use foundation::private::{self as store, StoreError};
+use foundation::private_files::{self as store, PrivateFileError};
 
 const VERSION: u64 = 1;
 /// How long an entry is fresh by default.
@@ -114,7 +114,7 @@ pub(super) struct CachedList {
 pub(super) enum CacheError {
     /// The file cannot be read.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] PrivateFileError),
     /// The file is invalid.
     #[error("ignoring the cached model list {}: {problem}", path.display())]
     Unusable {
@@ -184,7 +184,7 @@ pub(super) fn save(
     account: &AccountFingerprint,
     models: &[CatalogModel],
     now: SystemTime,
-) -> Result<(), StoreError> {
+) -> Result<(), PrivateFileError> {
     let CachePolicy::On { dir, .. } = policy else {
         return Ok(());
     };

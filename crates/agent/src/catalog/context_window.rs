@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::bundled::bundled;
 use super::sort_key::sort_key;
-use foundation::private::{self as store, StoreError};
+use foundation::private_files::{self as store, PrivateFileError};
 
 /// Used if nothing is known about a model.
 const FALLBACK_WINDOW: u32 = 128_000;
@@ -59,7 +59,7 @@ pub struct ContextWindows {
 impl ContextWindows {
     /// Loads the configured and learned windows. Also returns an error if the user's file is
     /// invalid; the learned windows are used then.
-    pub fn load(state: Option<&Path>) -> (Self, Option<StoreError>) {
+    pub fn load(state: Option<&Path>) -> (Self, Option<PrivateFileError>) {
         let Some(state) = state else {
             return (Self::default(), None);
         };
@@ -152,7 +152,7 @@ impl ContextWindows {
 
 /// Stores the window that a successful run reported for a model. Returns whether anything changed.
 /// Failed runs must not be recorded, because they may have used another model.
-pub fn learn(state: &Path, id: &str, tokens: u32) -> Result<bool, StoreError> {
+pub fn learn(state: &Path, id: &str, tokens: u32) -> Result<bool, PrivateFileError> {
     let known = || ContextWindows {
         learned: entries(&learned_file(state)),
         ..ContextWindows::default()
@@ -178,8 +178,8 @@ fn learned_file(state: &Path) -> Map<String, Json> {
     file(&state.join(LEARNED_FILE)).unwrap_or_default()
 }
 
-fn file(path: &Path) -> Result<Map<String, Json>, StoreError> {
-    let damaged = |problem: String| StoreError::Damaged {
+fn file(path: &Path) -> Result<Map<String, Json>, PrivateFileError> {
+    let damaged = |problem: String| PrivateFileError::Damaged {
         path: path.to_owned(),
         problem,
     };

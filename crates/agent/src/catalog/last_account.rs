@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value as Json, json};
 
 use super::cache::{AccountFingerprint, CachePolicy};
-use foundation::private as store;
+use foundation::private_files as store;
 
 const VERSION: u64 = 1;
 

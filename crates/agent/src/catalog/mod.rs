@@ -28,7 +28,7 @@ pub use cache::{AccountFingerprint, CachePolicy};
 pub use client::{CatalogClient, CatalogCredential, DiscoverError};
 pub use context_window::{ContextWindows, learn, parse_context_size, positive_u32};
 pub use fast_mode::{ResolvedSpeed, SpeedPreferences, SpeedSource, resolve_speed};
-pub use foundation::private::StoreError;
+pub use foundation::private_files::PrivateFileError;
 pub use host_models::{HostModel, HostModels, MAX_OUTPUT, ModelLookup, base_id};
 pub use model::{CatalogModel, ModelVariant, Parameter, ParameterChoice, ParameterValue};
 pub use model_list::{FallbackReason, ListSource, ModelList};

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value as Json, json};
 
 use super::selection::Speed;
-use foundation::private::{self as store, StoreError};
+use foundation::private_files::{self as store, PrivateFileError};
 
 const FILE: &str = "prefs.json";
 const FAST: &str = "fast";
@@ -19,7 +19,7 @@ pub struct Prefs {
 
 impl Prefs {
     /// Loads the preferences; without a file they are empty.
-    pub fn load(state_dir: Option<&Path>) -> Result<Self, StoreError> {
+    pub fn load(state_dir: Option<&Path>) -> Result<Self, PrivateFileError> {
         match state_dir {
             Some(state_dir) => Ok(Self::from_json(&file(state_dir)?)),
             None => Ok(Self::default()),
@@ -49,13 +49,17 @@ impl Prefs {
 }
 
 /// Saves the speed of a model, or removes it if `None`. Everything else in the file is preserved.
-pub fn save_speed(state_dir: &Path, base: &str, speed: Option<Speed>) -> Result<Prefs, StoreError> {
+pub fn save_speed(
+    state_dir: &Path,
+    base: &str,
+    speed: Option<Speed>,
+) -> Result<Prefs, PrivateFileError> {
     let path = state_dir.join(FILE);
     let _lock = store::lock(&path)?;
     let mut file = file(state_dir)?;
     let fast = file.entry(FAST).or_insert_with(|| json!({}));
     let Some(fast) = fast.as_object_mut() else {
-        return Err(StoreError::Damaged {
+        return Err(PrivateFileError::Damaged {
             path,
             problem: "fast is not an object".into(),
         });
@@ -71,12 +75,12 @@ pub fn save_speed(state_dir: &Path, base: &str, speed: Option<Speed>) -> Result<
 
 /// Reads the file. The user may have edited it, so a damaged one is an error and never
 /// overwritten.
-fn file(state_dir: &Path) -> Result<Map<String, Json>, StoreError> {
+fn file(state_dir: &Path) -> Result<Map<String, Json>, PrivateFileError> {
     let path = state_dir.join(FILE);
     let Some(text) = store::read(&path)? else {
         return Ok(Map::new());
     };
-    serde_json::from_str(&text).map_err(|error| StoreError::Damaged {
+    serde_json::from_str(&text).map_err(|error| PrivateFileError::Damaged {
         path,
         problem: error.to_string(),
     })

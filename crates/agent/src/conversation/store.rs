@@ -26,7 +26,7 @@ use super::begun::{self, Begun, Left};
 use super::fingerprint::Fingerprint;
 use super::journal::{self, Damage, Entry, Sums};
 use super::shelf::{self, Shelf};
-use foundation::private;
+use foundation::private_files;
 
 const LOCK: &str = "lock";
 const JOURNAL: &str = "journal";
@@ -76,7 +76,7 @@ pub enum StoreError {
     Busy,
     /// Other users could access it.
     #[error(transparent)]
-    Exposed(#[from] private::StoreError),
+    Exposed(#[from] private_files::PrivateFileError),
     /// A file operation failed.
     #[error("cannot {action} {path}: {source}")]
     Io {
@@ -170,7 +170,7 @@ impl Store {
     pub fn take(&self, session: &str) -> Result<Kept, StoreError> {
         let folder = self.root.join(name(session));
         for above in self.within.iter().chain([&self.root]) {
-            private::check_folder(above)?;
+            private_files::check_folder(above)?;
         }
         loop {
             make_private(&folder)?;

@@ -28,7 +28,7 @@ use cursor_client::awake;
 use cursor_client::error::WireError;
 use cursor_client::failure::{Evidence, Failure, Presence, Retry};
 use cursor_client::headers::{HttpVersion, RequestIds};
-use foundation::Variant;
+use foundation::VariantName;
 
 /// Events that may be queued for the consumer, and their bytes.
 const EVENTS: Bounds = Bounds {
@@ -199,7 +199,7 @@ impl Run {
         let mut failing_since = None;
         tracing::debug!(
             model = self.spec.model.id,
-            action = %Variant(&self.spec.action),
+            action = %VariantName(&self.spec.action),
             state_bytes = self.spec.state.as_ref().map(Bytes::len),
             tools = self.spec.offers.len(),
             "run.started"
@@ -332,7 +332,7 @@ impl Run {
             Ok(opened) => opened,
             Err(error) => {
                 let failure = error.failure();
-                tracing::debug!(class = failure.class(), kind = %Variant(&error), "attempt.unopened");
+                tracing::debug!(class = failure.class(), kind = %VariantName(&error), "attempt.unopened");
                 // A timeout of our own counts as idle, like silence on an open stream.
                 if let (Some(after), Some(_)) = (error.waited(), self.timing.patience.first) {
                     return self.idle(IdleTimeout::unopened(after), Progress::default());

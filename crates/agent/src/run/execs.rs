@@ -16,7 +16,7 @@ use cursor_proto::agent::v1::{
     AgentClientMessage, ExecClientControlMessage, ExecClientHeartbeat, ExecClientMessage,
     ExecClientStreamClose, ExecClientThrow, agent_client_message, exec_client_control_message,
 };
-use foundation::Variant;
+use foundation::VariantName;
 
 /// Replies that may be queued for the stream before executors have to wait.
 const REPLIES: usize = 64;
@@ -110,7 +110,7 @@ impl Execs {
     pub(super) fn start(&mut self, id: u32, request: Request, now: Instant) -> Option<HostCall> {
         let mut kind = String::new();
         if tracing::enabled!(tracing::Level::DEBUG) {
-            kind = Variant(&request).to_string();
+            kind = VariantName(&request).to_string();
             tracing::debug!(exec = id, kind, "exec.asked");
         }
         let abort = CancellationToken::new();

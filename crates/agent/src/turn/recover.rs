@@ -271,7 +271,7 @@ fn log_rebuild(
         sentinelInjectionDetected = news.lookalike,
         "{event}"
     );
-    metrics::tell(REBUILT, reason.name(), model);
+    metrics::emit(REBUILT, reason.name(), model);
 }
 
 fn log_skip(skip: &Skip, decision: &Decision, key: &BridgeKey) {

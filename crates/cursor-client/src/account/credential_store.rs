@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use super::key::{ApiKey, KeyError};
 use crate::ClientOptions;
 use crate::endpoint::Endpoints;
-use foundation::private::{self, StoreError};
+use foundation::private_files::{self, PrivateFileError};
 
 const FILE: &str = "login.json";
 const VERSION: u64 = 1;
@@ -78,14 +78,14 @@ fn file(options: &ClientOptions) -> Option<PathBuf> {
 
 impl StoredLogin {
     /// Returns the login for the configured server, unless it has expired.
-    pub fn load(options: &ClientOptions) -> Result<Option<Self>, StoreError> {
+    pub fn load(options: &ClientOptions) -> Result<Option<Self>, PrivateFileError> {
         let Some(path) = file(options) else {
             return Ok(None);
         };
-        let Some(text) = private::read_secret(&path)? else {
+        let Some(text) = private_files::read_secret(&path)? else {
             return Ok(None);
         };
-        let login = Self::parse(&text).ok_or_else(|| StoreError::Damaged {
+        let login = Self::parse(&text).ok_or_else(|| PrivateFileError::Damaged {
             path,
             problem: "not a login file of this version".into(),
         })?;
@@ -98,9 +98,9 @@ impl StoredLogin {
     }
 
     /// Stores the login and replaces an earlier one.
-    pub fn save(&self, options: &ClientOptions) -> Result<(), StoreError> {
+    pub fn save(&self, options: &ClientOptions) -> Result<(), PrivateFileError> {
         let Some(path) = file(options) else {
-            return Err(StoreError::Io {
+            return Err(PrivateFileError::Io {
                 doing: "write",
                 path: FILE.into(),
                 cause: std::io::Error::other(
@@ -116,18 +116,18 @@ impl StoredLogin {
             "email": self.email,
             "createdAtMs": self.created_ms,
         });
-        private::write(&path, format!("{login:#}\n").as_bytes())
+        private_files::write(&path, format!("{login:#}\n").as_bytes())
     }
 
     /// Deletes the stored login. Returns whether there was one.
-    pub fn delete(options: &ClientOptions) -> Result<bool, StoreError> {
+    pub fn delete(options: &ClientOptions) -> Result<bool, PrivateFileError> {
         let Some(path) = file(options) else {
             return Ok(false);
         };
         match std::fs::remove_file(&path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(cause) => Err(StoreError::Io {
+            Err(cause) => Err(PrivateFileError::Io {
                 doing: "remove",
                 path,
                 cause,
@@ -202,7 +202,7 @@ mod tests {
             state_dir: Some(root.path().to_owned()),
             ..ClientOptions::default()
         };
-        private::write(&root.path().join(FILE), b"{}").unwrap();
+        private_files::write(&root.path().join(FILE), b"{}").unwrap();
         let error = StoredLogin::load(&options).unwrap_err().to_string();
         assert!(error.contains("login.json is damaged"), "{error}");
         // A key that other users can read is not used.

@@ -16,7 +16,7 @@ use super::exchange::{ExchangeError, TokenExchange};
 use crate::error::WireError;
 use crate::unary::CallError;
 use cursor_proto::code::Code;
-use foundation::Variant;
+use foundation::VariantName;
 
 /// Assumed for a token without a readable expiry.
 const ASSUMED_LIFETIME: Duration = Duration::from_secs(30 * 60);
@@ -253,7 +253,7 @@ impl TokenTask {
             }
             Err(error) => {
                 let passing = error.is_transient();
-                tracing::debug!(kind = %Variant(&error), passing, waiting, "token.refused");
+                tracing::debug!(kind = %VariantName(&error), passing, waiting, "token.refused");
                 self.retry_after = Some(now + RETRY_DELAY);
                 if !error.is_transient() {
                     self.cached = None;

@@ -22,9 +22,9 @@ const ENCODED: std::ops::RangeInclusive<usize> = 12..=128;
 /// The secrets, longest first, because replacing a shorter one first would leave the tail of a
 /// longer one.
 #[derive(Default)]
-pub(super) struct KnownSecrets(Vec<Secret>);
+pub(super) struct KnownSecrets(Vec<KnownSecret>);
 
-struct Secret {
+struct KnownSecret {
     plain: SecretString,
     encoded: Vec<SecretString>,
     /// The order of registration; the smallest number is the oldest.
@@ -33,7 +33,7 @@ struct Secret {
 
 impl KnownSecrets {
     pub(super) fn learn(&mut self, text: &str) {
-        let is_known = |old: &Secret| old.plain.expose_secret() == text;
+        let is_known = |old: &KnownSecret| old.plain.expose_secret() == text;
         if text.len() < MIN_SECRET || self.0.iter().any(is_known) {
             return;
         }
@@ -43,12 +43,12 @@ impl KnownSecrets {
         {
             self.0.retain(|old| old.order != oldest);
         }
-        self.0.push(Secret {
+        self.0.push(KnownSecret {
             plain: text.into(),
             encoded: encodings(text),
             order,
         });
-        let length = |secret: &Secret| secret.plain.expose_secret().len();
+        let length = |secret: &KnownSecret| secret.plain.expose_secret().len();
         self.0
             .sort_by_key(|secret| std::cmp::Reverse(length(secret)));
     }

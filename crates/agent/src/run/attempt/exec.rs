@@ -10,7 +10,7 @@ use crate::run::memo::call_id;
 use crate::run::owed::{RequestKey, SideEffect};
 use crate::run::retry::Shown;
 use cursor_proto::agent::v1::*;
-use foundation::Variant;
+use foundation::VariantName;
 
 impl Attempt<'_> {
     pub(super) fn exec(&mut self, exec: ExecServerMessage) {
@@ -32,7 +32,7 @@ impl Attempt<'_> {
         match exec.message {
             Some(request) => {
                 if let Some(done) = self.context.memo.recall(&request) {
-                    tracing::debug!(exec = exec.id, kind = %Variant(&request), "exec.recalled");
+                    tracing::debug!(exec = exec.id, kind = %VariantName(&request), "exec.recalled");
                     self.context.unacked.replayed(&done.call);
                     for frame in execs::replayed_frames(exec.id, done) {
                         self.post(&frame);

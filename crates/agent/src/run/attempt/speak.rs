@@ -11,14 +11,17 @@ use super::super::owed::{RequestKey, SideEffect};
 use super::super::retry::Shown;
 use super::Attempt;
 use cursor_proto::agent::v1::*;
-use foundation::Variant;
+use foundation::VariantName;
 
 impl Attempt<'_> {
     /// Answers a query. Questions go to the user if the host can ask; everything else has a fixed
     /// answer.
     pub(super) fn query(&mut self, query: InteractionQuery) {
         use interaction_query::Query;
-        let kind = query.query.as_ref().map(|kind| Variant(kind).to_string());
+        let kind = query
+            .query
+            .as_ref()
+            .map(|kind| VariantName(kind).to_string());
         tracing::debug!(query = query.id, kind, "query.asked");
         if self.cancel_deadline.is_some() {
             let reply = answer::declined(query, self.context.drift);

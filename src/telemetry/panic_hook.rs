@@ -41,14 +41,17 @@ mod tests {
     #[test]
     fn a_panic_does_not_quote_what_it_failed_on() {
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "telemetry::panics::tests::a_child_that_panics"])
+            .args([
+                "--exact",
+                "telemetry::panic_hook::tests::a_child_that_panics",
+            ])
             .args(["--ignored", "--nocapture"])
             .output()
             .unwrap();
         let stderr = String::from_utf8_lossy(&child.stderr);
         assert_eq!(
             stderr
-                .matches("panicked at src/telemetry/panics.rs")
+                .matches("panicked at src/telemetry/panic_hook.rs")
                 .count(),
             2
         );

@@ -37,7 +37,7 @@ fn scrubber() -> &'static Scrubber {
 }
 
 /// Records the events that `log` emits and ends the log.
-fn recorded(target: impl Target, log: impl FnOnce()) {
+fn recorded(target: impl LineSink, log: impl FnOnce()) {
     let (recorder, mut guard) = start(target, scrubber()).unwrap();
     guard.flush_timeout = FLUSH_TIMEOUT;
     let subscriber = tracing_subscriber::registry().with(recorder);
@@ -64,9 +64,9 @@ fn a_record_holds_the_event_and_its_spans() {
     }
     let lines: Vec<String> = lines.iter().map(Json::to_string).collect();
     insta::assert_snapshot!(lines.join("\n"), @r#"
-    {"level":"DEBUG","target":"cursor_sidecar::telemetry::record::tests","event":"run.started","run":"r1","n":2,"turn":"t1","model":"gpt","ok":true,"share":0.5}
-    {"level":"WARN","target":"cursor_sidecar::telemetry::record::tests","event":"named","run":"r1","n":1,"turn":"t1","model":"gpt","token":"Bearer [redacted]","x":"[redacted]"}
-    {"level":"INFO","target":"cursor_sidecar::telemetry::record","event":"log.ended","dropped":0,"failed":0}
+    {"level":"DEBUG","target":"cursor_sidecar::telemetry::debug_log::tests","event":"run.started","run":"r1","n":2,"turn":"t1","model":"gpt","ok":true,"share":0.5}
+    {"level":"WARN","target":"cursor_sidecar::telemetry::debug_log::tests","event":"named","run":"r1","n":1,"turn":"t1","model":"gpt","token":"Bearer [redacted]","x":"[redacted]"}
+    {"level":"INFO","target":"cursor_sidecar::telemetry::debug_log","event":"log.ended","dropped":0,"failed":0}
     "#);
 }
 
@@ -129,19 +129,19 @@ fn a_blocked_disk_does_not_block_logging_and_the_loss_is_reported() {
 /// A disk that is full for a while.
 struct Full(u32, Shown);
 
-impl Target for Full {
-    fn line(&mut self, line: &[u8]) -> std::io::Result<()> {
+impl LineSink for Full {
+    fn write_line(&mut self, line: &[u8]) -> std::io::Result<()> {
         match self.0 {
-            0 => self.1.line(line),
+            0 => self.1.write_line(line),
             _ => {
                 self.0 -= 1;
-                self.1.line(&line[..line.len() / 2])?;
+                self.1.write_line(&line[..line.len() / 2])?;
                 Err(std::io::ErrorKind::StorageFull.into())
             }
         }
     }
 
-    fn settle(&mut self) -> std::io::Result<()> {
+    fn flush_lines(&mut self) -> std::io::Result<()> {
         Ok(())
     }
 }

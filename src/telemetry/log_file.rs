@@ -8,8 +8,8 @@ use std::os::unix::fs::{
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::record::Target;
-use foundation::private;
+use super::debug_log::LineSink;
+use foundation::private_files;
 
 /// A log of this size is rotated; one rotated file is kept.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;
@@ -30,12 +30,12 @@ pub enum LogDestination {
 }
 
 /// Returns the directory of debug logs in a state directory.
-pub fn folder(state_dir: &Path) -> PathBuf {
+pub fn log_dir(state_dir: &Path) -> PathBuf {
     state_dir.join("debug")
 }
 
 /// Returns the logs in a directory, newest first.
-pub fn found(folder: &Path) -> Vec<PathBuf> {
+pub fn list_logs(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut logs: Vec<PathBuf> = entries
         .map(|entry| entry.path())
@@ -65,13 +65,13 @@ impl LogFile {
             .recursive(true)
             .mode(0o700)
             .create(folder)?;
-        private::check_folder(folder).map_err(io::Error::other)?;
-        for old in found(folder).into_iter().skip(MAX_LOGS - 1) {
+        private_files::check_folder(folder).map_err(io::Error::other)?;
+        for old in list_logs(folder).into_iter().skip(MAX_LOGS - 1) {
             // An error is ignored, because another process may have removed it already.
             let _ = std::fs::remove_file(old);
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let stamp = utc(now.unwrap_or_default().as_secs());
+        let stamp = format_utc(now.unwrap_or_default().as_secs());
         Self::open(&folder.join(format!("{stamp}-{}.jsonl", std::process::id())))
     }
 
@@ -85,7 +85,7 @@ impl LogFile {
             .append(true)
             .create(true)
             .mode(0o600)
-            .custom_flags(private::safe_open_flags())
+            .custom_flags(private_files::safe_open_flags())
             .open(path)?;
         let about = file.metadata()?;
         // Refused, because writing to a pipe or device may block.
@@ -113,16 +113,16 @@ impl LogFile {
     /// Renames the full log to `.1`, which replaces the previous one, and starts a new file.
     fn rotate(&mut self) -> io::Result<()> {
         self.file.flush()?;
-        let mut aside = self.path.clone().into_os_string();
-        aside.push(".1");
-        std::fs::rename(&self.path, aside)?;
+        let mut rotated = self.path.clone().into_os_string();
+        rotated.push(".1");
+        std::fs::rename(&self.path, rotated)?;
         *self = Self::with_limit(&self.path, self.limit)?;
         Ok(())
     }
 }
 
-impl Target for LogFile {
-    fn line(&mut self, line: &[u8]) -> io::Result<()> {
+impl LineSink for LogFile {
+    fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
         if self.size + line.len() as u64 > self.limit && self.size > 0 {
             self.rotate()?;
         }
@@ -130,13 +130,13 @@ impl Target for LogFile {
         self.file.write_all(line)
     }
 
-    fn settle(&mut self) -> io::Result<()> {
+    fn flush_lines(&mut self) -> io::Result<()> {
         self.file.flush()
     }
 }
 
 /// Formats a Unix time as `20261116T064630Z`, which sorts chronologically.
-fn utc(seconds: u64) -> String {
+fn format_utc(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     // Counting years from March puts the leap day last; 400 such years have 146,097 days.
     let days = days + 719_468;
@@ -158,10 +158,10 @@ mod tests {
 
     #[test]
     fn times_are_formatted_in_utc() {
-        assert_eq!(utc(0), "19700101T000000Z");
-        assert_eq!(utc(951_782_399), "20000228T235959Z");
-        assert_eq!(utc(951_782_400), "20000229T000000Z");
-        assert_eq!(utc(1_794_811_590), "20261116T064630Z");
+        assert_eq!(format_utc(0), "19700101T000000Z");
+        assert_eq!(format_utc(951_782_399), "20000228T235959Z");
+        assert_eq!(format_utc(951_782_400), "20000229T000000Z");
+        assert_eq!(format_utc(1_794_811_590), "20261116T064630Z");
     }
 
     #[test]
@@ -179,13 +179,13 @@ mod tests {
         let mut log = LogFile::with_limit(&path, 10).unwrap();
         assert_eq!(mode(&path), 0o600);
         for line in [b"1234\n", b"5678\n", b"9abc\n"] {
-            log.line(line).unwrap();
+            log.write_line(line).unwrap();
         }
-        log.settle().unwrap();
+        log.flush_lines().unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "9abc\n");
-        let aside = folder.join("x.jsonl.1");
-        assert_eq!(std::fs::read_to_string(&aside).unwrap(), "1234\n5678\n");
-        assert_eq!(mode(&aside), 0o600);
+        let rotated = folder.join("x.jsonl.1");
+        assert_eq!(std::fs::read_to_string(&rotated).unwrap(), "1234\n5678\n");
+        assert_eq!(mode(&rotated), 0o600);
     }
 
     #[test]
@@ -196,7 +196,7 @@ mod tests {
             std::fs::write(folder.path().join(name), "").unwrap();
         }
         LogFile::create_in(folder.path()).unwrap();
-        let left = found(folder.path());
+        let left = list_logs(folder.path());
         assert_eq!(left.len(), MAX_LOGS);
         assert!(
             left[MAX_LOGS - 1].ends_with("20200101T000011Z-1.jsonl"),

@@ -2,7 +2,14 @@
 //!
 //! Logging never blocks: if the disk is too slow, records are dropped and counted. The recorder
 //! receives only events of this crate, which must log prompts and tool output as
-//! [`Digest`](super::Digest)s.
+//! [`Digest`](foundation::Digest)s.
+//!
+//! `tracing_subscriber`'s JSON format with `tracing_appender::non_blocking` would save the thread
+//! and its queue only, and lose what this log guarantees: redaction runs on the writer's thread,
+//! not on the one that logs; dropped and failed records are counted in the log, where they are
+//! missing; half a line on a full disk does not damage the next one; the process waits a limited
+//! time at its end; files are limited by size. The format (flat records with the fields of all
+//! spans, which `doctor` reads) needs the code below either way.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -30,26 +37,26 @@ const MAX_RAW: usize = 64 * 1024;
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Where lines are written. The target enforces its own size limit.
-pub trait Target: Send + 'static {
+pub trait LineSink: Send + 'static {
     /// Writes one line, with its line break.
-    fn line(&mut self, line: &[u8]) -> std::io::Result<()>;
+    fn write_line(&mut self, line: &[u8]) -> std::io::Result<()>;
     /// Flushes written lines so that others can read them; called when no record is waiting.
-    fn settle(&mut self) -> std::io::Result<()>;
+    fn flush_lines(&mut self) -> std::io::Result<()>;
 }
 
-impl<W: Write + Send + 'static> Target for W {
-    fn line(&mut self, line: &[u8]) -> std::io::Result<()> {
+impl<W: Write + Send + 'static> LineSink for W {
+    fn write_line(&mut self, line: &[u8]) -> std::io::Result<()> {
         self.write_all(line)
     }
 
-    fn settle(&mut self) -> std::io::Result<()> {
+    fn flush_lines(&mut self) -> std::io::Result<()> {
         self.flush()
     }
 }
 
 /// A tracing layer that records the events of this crate.
-pub struct Recorder {
-    queue: SyncSender<Message>,
+pub struct DebugLogLayer {
+    queue: SyncSender<QueueItem>,
     shared: Arc<Shared>,
     started: Instant,
 }
@@ -62,51 +69,51 @@ struct Shared {
     ending: AtomicBool,
 }
 
-enum Message {
-    Record(Box<Record>),
+enum QueueItem {
+    Record(Box<LogRecord>),
     End,
 }
 
 /// Ends the log when dropped: waits a limited time until queued records are written.
-pub struct Guard {
-    queue: SyncSender<Message>,
+pub struct DebugLogGuard {
+    queue: SyncSender<QueueItem>,
     shared: Arc<Shared>,
     done: Receiver<()>,
     flush_timeout: Duration,
 }
 
-impl Drop for Guard {
+impl Drop for DebugLogGuard {
     fn drop(&mut self) {
         self.shared.ending.store(true, Ordering::Relaxed);
-        let _ = self.queue.try_send(Message::End);
+        let _ = self.queue.try_send(QueueItem::End);
         let _ = self.done.recv_timeout(self.flush_timeout);
     }
 }
 
-struct Record {
+struct LogRecord {
     wall: SystemTime,
     since: Duration,
     level: &'static str,
     target: &'static str,
-    fields: Fields,
+    fields: LogFields,
 }
 
-type Fields = Map<String, Json>;
+type LogFields = Map<String, Json>;
 
 /// Starts the writer thread. Returns the layer that feeds it and the guard that ends it.
 pub fn start(
-    target: impl Target,
+    target: impl LineSink,
     scrubber: &'static Scrubber,
-) -> std::io::Result<(Recorder, Guard)> {
+) -> std::io::Result<(DebugLogLayer, DebugLogGuard)> {
     let (queue, messages) = sync_channel(QUEUE);
     let (done_sender, done) = sync_channel(1);
     let shared = Arc::new(Shared::default());
-    let recorder = Recorder {
+    let recorder = DebugLogLayer {
         queue: queue.clone(),
         shared: Arc::clone(&shared),
         started: Instant::now(),
     };
-    let mut writer = Writer {
+    let mut writer = LogWriter {
         target,
         scrubber,
         shared: Arc::clone(&shared),
@@ -121,7 +128,7 @@ pub fn start(
             writer.run(&messages);
             let _ = done_sender.try_send(());
         })?;
-    let guard = Guard {
+    let guard = DebugLogGuard {
         queue,
         shared,
         done,
@@ -130,7 +137,7 @@ pub fn start(
     Ok((recorder, guard))
 }
 
-struct Writer<T> {
+struct LogWriter<T> {
     target: T,
     scrubber: &'static Scrubber,
     shared: Arc<Shared>,
@@ -143,12 +150,12 @@ struct Writer<T> {
     started: Instant,
 }
 
-impl<T: Target> Writer<T> {
-    fn run(&mut self, messages: &Receiver<Message>) {
+impl<T: LineSink> LogWriter<T> {
+    fn run(&mut self, messages: &Receiver<QueueItem>) {
         while let Ok(message) = messages.recv() {
             let mut next = Some(message);
             while let Some(message) = next {
-                let Message::Record(record) = message else {
+                let QueueItem::Record(record) = message else {
                     return self.finish(messages);
                 };
                 self.report_dropped();
@@ -157,7 +164,7 @@ impl<T: Target> Writer<T> {
             }
             // No record is waiting, so flush for readers of the file.
             self.report_dropped();
-            let _ = self.target.settle();
+            let _ = self.target.flush_lines();
             if self.shared.ending.load(Ordering::Relaxed) {
                 return self.finish(messages);
             }
@@ -165,14 +172,14 @@ impl<T: Target> Writer<T> {
     }
 
     /// Writes the remaining records, then a summary of dropped and failed ones.
-    fn finish(&mut self, messages: &Receiver<Message>) {
-        while let Ok(Message::Record(record)) = messages.try_recv() {
+    fn finish(&mut self, messages: &Receiver<QueueItem>) {
+        while let Ok(QueueItem::Record(record)) = messages.try_recv() {
             self.write(*record);
         }
         let dropped = self.shared.dropped.load(Ordering::Relaxed);
         let fields = json!({"event": "log.ended", "dropped": dropped, "failed": self.failed});
         self.write_event(fields);
-        let _ = self.target.settle();
+        let _ = self.target.flush_lines();
     }
 
     /// Reports newly dropped records at the place where they are missing.
@@ -190,7 +197,7 @@ impl<T: Target> Writer<T> {
         let Json::Object(fields) = fields else {
             return;
         };
-        self.write(Record {
+        self.write(LogRecord {
             wall: SystemTime::now(),
             since: self.started.elapsed(),
             level: "INFO",
@@ -199,7 +206,7 @@ impl<T: Target> Writer<T> {
         });
     }
 
-    fn write(&mut self, record: Record) {
+    fn write(&mut self, record: LogRecord) {
         let mut line = Vec::with_capacity(256);
         if self.torn {
             line.push(b'\n');
@@ -208,11 +215,11 @@ impl<T: Target> Writer<T> {
         // A map of strings and numbers always serialises.
         let _ = serde_json::to_writer(&mut line, &json);
         line.push(b'\n');
-        self.torn = self.target.line(&line).is_err();
+        self.torn = self.target.write_line(&line).is_err();
         self.failed += u64::from(self.torn);
     }
 
-    fn to_json(&self, mut record: Record) -> Json {
+    fn to_json(&self, mut record: LogRecord) -> Json {
         let wall = record.wall.duration_since(UNIX_EPOCH).unwrap_or_default();
         let event = record.fields.shift_remove("event");
         let message = record.fields.shift_remove("message");
@@ -254,13 +261,13 @@ fn cut(text: &str, limit: usize) -> std::borrow::Cow<'_, str> {
     format!("{}… ({} bytes more)", &text[..end], text.len() - end).into()
 }
 
-impl<S> Layer<S> for Recorder
+impl<S> Layer<S> for DebugLogLayer
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     fn on_new_span(&self, attributes: &span::Attributes<'_>, id: &Id, context: Context<'_, S>) {
         if let Some(span) = context.span(id) {
-            let mut fields = Collected::default();
+            let mut fields = FieldCollector::default();
             attributes.record(&mut fields);
             span.extensions_mut().insert(fields);
         }
@@ -268,16 +275,16 @@ where
 
     fn on_record(&self, id: &Id, values: &span::Record<'_>, context: Context<'_, S>) {
         if let Some(span) = context.span(id)
-            && let Some(fields) = span.extensions_mut().get_mut::<Collected>()
+            && let Some(fields) = span.extensions_mut().get_mut::<FieldCollector>()
         {
             values.record(fields);
         }
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut fields = Collected::default();
+        let mut fields = FieldCollector::default();
         for span in context.event_scope(event).into_iter().flatten() {
-            if let Some(of_span) = span.extensions().get::<Collected>() {
+            if let Some(of_span) = span.extensions().get::<FieldCollector>() {
                 // From the innermost span outwards, because the nearest value of a field applies.
                 for (name, value) in &of_span.0 {
                     fields.0.entry(name).or_insert_with(|| value.clone());
@@ -285,14 +292,14 @@ where
             }
         }
         event.record(&mut fields);
-        let record = Record {
+        let record = LogRecord {
             wall: SystemTime::now(),
             since: self.started.elapsed(),
             level: event.metadata().level().as_str(),
             target: event.metadata().target(),
             fields: fields.0,
         };
-        let message = Message::Record(Box::new(record));
+        let message = QueueItem::Record(Box::new(record));
         if self.queue.try_send(message).is_err() {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -301,15 +308,15 @@ where
 
 /// The fields of a span or event.
 #[derive(Default)]
-struct Collected(Fields);
+struct FieldCollector(LogFields);
 
-impl Collected {
+impl FieldCollector {
     fn put(&mut self, field: &Field, value: Json) {
         self.0.insert(field.name().to_owned(), value);
     }
 }
 
-impl Visit for Collected {
+impl Visit for FieldCollector {
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.put(field, value.into());
     }

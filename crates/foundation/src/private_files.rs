@@ -19,7 +19,7 @@ const MOST_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Why a private file could not be read or written.
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+pub enum PrivateFileError {
     /// The operating system reported an error.
     #[error("cannot {doing} {}: {cause}", path.display())]
     Io {
@@ -83,15 +83,15 @@ fn exposure(about: &Metadata, closed: u32) -> Option<Exposure> {
     }
 }
 
-fn exposed(path: &Path, exposure: Exposure) -> StoreError {
-    StoreError::Exposed {
+fn exposed(path: &Path, exposure: Exposure) -> PrivateFileError {
+    PrivateFileError::Exposed {
         path: path.to_owned(),
         exposure,
     }
 }
 
 /// Returns an error for a folder that another user owns or can change. A missing folder is fine.
-pub fn check_folder(folder: &Path) -> Result<(), StoreError> {
+pub fn check_folder(folder: &Path) -> Result<(), PrivateFileError> {
     let missing = |error: &std::io::Error| error.kind() == ErrorKind::NotFound;
     let link = match folder.symlink_metadata() {
         Err(error) if missing(&error) => return Ok(()),
@@ -120,7 +120,7 @@ pub fn safe_open_flags() -> i32 {
 
 /// Returns an error for an open file that is not regular, not ours, writable by others, or has
 /// one of the `closed` permission bits.
-fn check_open(file: &File, path: &Path, closed: u32) -> Result<(), StoreError> {
+fn check_open(file: &File, path: &Path, closed: u32) -> Result<(), PrivateFileError> {
     let about = file.metadata().map_err(failed("look at", path))?;
     if !about.is_file() {
         return Err(exposed(path, Exposure::Kind));
@@ -128,14 +128,14 @@ fn check_open(file: &File, path: &Path, closed: u32) -> Result<(), StoreError> {
     exposure(&about, closed).map_or(Ok(()), |exposure| Err(exposed(path, exposure)))
 }
 
-fn failed(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
+fn failed(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> PrivateFileError {
     let path = path.to_owned();
-    move |cause| StoreError::Io { doing, path, cause }
+    move |cause| PrivateFileError::Io { doing, path, cause }
 }
 
 /// Replaces a file's content atomically: a reader sees the old or the new content, also after a
 /// power cut.
-pub fn write(path: &Path, content: &[u8]) -> Result<(), StoreError> {
+pub fn write(path: &Path, content: &[u8]) -> Result<(), PrivateFileError> {
     let folder = create_folder(path)?;
     let temporary = path.with_extension(format!("{}.new", uuid::Uuid::new_v4()));
     let written = (|| {
@@ -159,7 +159,7 @@ pub fn write(path: &Path, content: &[u8]) -> Result<(), StoreError> {
 
 /// Locks a file against other processes that change it with this function. Waits for the lock,
 /// which is released when the returned value is dropped.
-pub fn lock(path: &Path) -> Result<File, StoreError> {
+pub fn lock(path: &Path) -> Result<File, PrivateFileError> {
     create_folder(path)?;
     let lock = path.with_extension("lock");
     let open = OpenOptions::new()
@@ -176,16 +176,16 @@ pub fn lock(path: &Path) -> Result<File, StoreError> {
 }
 
 /// Returns a file's text; `None` if the file does not exist.
-pub fn read(path: &Path) -> Result<Option<String>, StoreError> {
+pub fn read(path: &Path) -> Result<Option<String>, PrivateFileError> {
     read_closed(path, 0)
 }
 
 /// Like [`read`], but returns an error if other users can access the file.
-pub fn read_secret(path: &Path) -> Result<Option<String>, StoreError> {
+pub fn read_secret(path: &Path) -> Result<Option<String>, PrivateFileError> {
     read_closed(path, 0o077)
 }
 
-fn read_closed(path: &Path, closed: u32) -> Result<Option<String>, StoreError> {
+fn read_closed(path: &Path, closed: u32) -> Result<Option<String>, PrivateFileError> {
     check_folder(parent(path))?;
     let opened = OpenOptions::new()
         .read(true)
@@ -203,7 +203,7 @@ fn read_closed(path: &Path, closed: u32) -> Result<Option<String>, StoreError> {
 }
 
 /// Converts an error of `open`: a link or pipe becomes [`Exposure::Kind`].
-fn opening(path: &Path, doing: &'static str) -> impl FnOnce(std::io::Error) -> StoreError {
+fn opening(path: &Path, doing: &'static str) -> impl FnOnce(std::io::Error) -> PrivateFileError {
     let path = path.to_owned();
     move |error| match error.raw_os_error().map(Errno::from_raw_os_error) {
         // LOOP is the error for links, NXIO the one for a pipe without a reader.
@@ -217,7 +217,7 @@ fn parent(path: &Path) -> &Path {
 }
 
 /// Creates and checks the folder of a file, and returns it.
-fn create_folder(path: &Path) -> Result<&Path, StoreError> {
+fn create_folder(path: &Path) -> Result<&Path, PrivateFileError> {
     let folder = parent(path);
     DirBuilder::new()
         .recursive(true)
@@ -250,9 +250,9 @@ mod tests {
         assert_eq!(read(&root.path().join("none")).unwrap(), None);
     }
 
-    fn exposure_of<T: std::fmt::Debug>(result: Result<T, StoreError>) -> Exposure {
+    fn exposure_of<T: std::fmt::Debug>(result: Result<T, PrivateFileError>) -> Exposure {
         match result {
-            Err(StoreError::Exposed { exposure, .. }) => exposure,
+            Err(PrivateFileError::Exposed { exposure, .. }) => exposure,
             other => panic!("{other:?}"),
         }
     }

@@ -2,34 +2,18 @@
 
 use std::fmt::Write as _;
 
-use super::{Mark, Phase, PhaseKind, Timeline, Turn};
+use super::{PhaseKind, PhaseStatus, Timeline, TurnPhase, TurnTimeline};
 use foundation::terminal_text::clean;
 
-/// How to draw a timeline.
+/// How to render a timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     /// The width of the terminal in columns.
     pub width: usize,
-    /// Which characters may be used.
-    pub glyphs: Glyphs,
+    /// Whether characters beyond ASCII may be used.
+    pub unicode: bool,
     /// Whether to use colours.
-    pub paint: Paint,
-}
-
-/// Which characters may be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Glyphs {
-    Ascii,
-    Unicode,
-}
-
-/// Whether to use colours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Paint {
-    Plain,
-    Colours,
+    pub color: bool,
 }
 
 /// Columns of offset, name and duration, with the spaces between them.
@@ -47,49 +31,48 @@ impl Style {
     }
 
     fn choose(self, ascii: &'static str, unicode: &'static str) -> &'static str {
-        match self.glyphs {
-            Glyphs::Ascii => ascii,
-            Glyphs::Unicode => unicode,
-        }
+        if self.unicode { unicode } else { ascii }
     }
 
     /// Returns a check mark or a warning sign, coloured.
-    pub fn sign(self, mark: Mark) -> String {
-        match mark {
-            Mark::Well => self.paint("32", self.choose("ok", "✓")),
-            Mark::Failed | Mark::Open => self.paint("33", "!"),
+    pub fn sign(self, is_ok: bool) -> String {
+        if is_ok {
+            self.paint("32", self.choose("ok", "✓"))
+        } else {
+            self.paint("33", "!")
         }
     }
 
     fn paint(self, code: &str, text: &str) -> String {
-        match self.paint {
-            Paint::Plain => text.to_owned(),
-            Paint::Colours => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
+        if self.color {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
         }
     }
 }
 
-/// Draws every turn, then drift, missing records and problems.
-pub fn draw(timeline: &Timeline, style: Style) -> String {
+/// Renders every turn, then drift, missing records and problems.
+pub fn render(timeline: &Timeline, style: Style) -> String {
     let mut page = String::new();
     for turn in &timeline.turns {
-        draw_turn(&mut page, turn, style);
+        render_turn(&mut page, turn, style);
         page.push('\n');
     }
     if timeline.turns.is_empty() {
         page.push_str("no turn in this log\n\n");
     }
-    draw_drift(&mut page, timeline, style);
+    render_drift(&mut page, timeline, style);
     if timeline.missing > 0 {
         let _ = writeln!(
             page,
             "{} {} records are missing: the disk was too slow or full",
-            style.sign(Mark::Failed),
+            style.sign(false),
             timeline.missing
         );
     }
     for problem in &timeline.problems {
-        let sign = style.sign(Mark::Failed);
+        let sign = style.sign(false);
         let _ = writeln!(page, "{sign} line {}: {}", problem.line, problem.what);
     }
     while page.ends_with("\n\n") {
@@ -98,22 +81,18 @@ pub fn draw(timeline: &Timeline, style: Style) -> String {
     page
 }
 
-fn draw_drift(page: &mut String, timeline: &Timeline, style: Style) {
+fn render_drift(page: &mut String, timeline: &Timeline, style: Style) {
     if timeline.drift.is_empty() {
         return;
     }
     page.push_str("wire drift: the server sends fields or kinds this version does not know\n");
     for (kind, count) in &timeline.drift {
         let kind = clean(kind);
-        let _ = writeln!(
-            page,
-            "  {} {kind} (at least {count})",
-            style.sign(Mark::Failed)
-        );
+        let _ = writeln!(page, "  {} {kind} (at least {count})", style.sign(false));
     }
 }
 
-fn draw_turn(page: &mut String, turn: &Turn, style: Style) {
+fn render_turn(page: &mut String, turn: &TurnTimeline, style: Style) {
     let dot = style.choose(" - ", " · ");
     let what = match turn.session {
         Some(_) => "turn",
@@ -132,12 +111,12 @@ fn draw_turn(page: &mut String, turn: &Turn, style: Style) {
     let _ = write!(head, "{dot}{}{dot}{end}", span(turn.length_us));
     let _ = writeln!(page, "{}", style.paint("1", &clean(&head)));
     for phase in &turn.phases {
-        draw_phase(page, phase, turn.length_us, style);
+        render_phase(page, phase, turn.length_us, style);
     }
     let _ = writeln!(page, "  {}", totals(turn).join(dot));
 }
 
-fn draw_phase(page: &mut String, phase: &Phase, whole: u64, style: Style) {
+fn render_phase(page: &mut String, phase: &TurnPhase, whole: u64, style: Style) {
     let (name, colour) = match phase.kind {
         PhaseKind::Token => ("token", "35"),
         PhaseKind::Connect => ("connect", "36"),
@@ -149,12 +128,12 @@ fn draw_phase(page: &mut String, phase: &Phase, whole: u64, style: Style) {
         PhaseKind::Failure => ("failed", "31"),
         PhaseKind::Cancel => ("cancelled", "31"),
     };
-    let sign = match phase.mark {
-        Mark::Well => " ",
-        Mark::Failed => "!",
-        Mark::Open => "?",
+    let sign = match phase.status {
+        PhaseStatus::Ok => " ",
+        PhaseStatus::Failed => "!",
+        PhaseStatus::Open => "?",
     };
-    let colour = if phase.mark == Mark::Failed {
+    let colour = if phase.status == PhaseStatus::Failed {
         "31"
     } else {
         colour
@@ -171,7 +150,7 @@ fn draw_phase(page: &mut String, phase: &Phase, whole: u64, style: Style) {
 }
 
 /// Returns the bar of a phase, scaled to the turn's duration.
-fn bar(phase: &Phase, whole: u64, style: Style) -> String {
+fn bar(phase: &TurnPhase, whole: u64, style: Style) -> String {
     let width = style.bar() as u64;
     let whole = whole.max(1);
     let column = |us: u64| (us.min(whole) * width / whole) as usize;
@@ -186,7 +165,7 @@ fn bar(phase: &Phase, whole: u64, style: Style) -> String {
     format!("{}{body}", " ".repeat(from))
 }
 
-fn totals(turn: &Turn) -> Vec<String> {
+fn totals(turn: &TurnTimeline) -> Vec<String> {
     let totals = &turn.totals;
     let mut parts = Vec::new();
     if let Some(first) = totals.first_text_us {
