@@ -5,7 +5,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use agent_tools::leash::{self, Leash};
+use agent_tools::shell::reaper::{self, ChildReaper};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use cursor_sidecar::cli::{
     Ask, AskError, Doctor, Login, Logout, Models, Schema, SchemaError, Trust, Verdict,
@@ -43,8 +43,8 @@ enum Command {
     Sim(cursor_sim::Args),
     Schema(Schema),
     /// Ends processes that a sidecar leaves running; started by the sidecar itself.
-    #[command(hide = true, name = leash::ARGUMENT)]
-    Leash,
+    #[command(hide = true, name = reaper::ARGUMENT)]
+    Reaper,
 }
 
 fn main() -> ExitCode {
@@ -61,8 +61,8 @@ fn main() -> ExitCode {
         let _ = Arguments::command().print_help();
         return ExitCode::from(2);
     }
-    if matches!(arguments.command, Some(Command::Leash)) {
-        leash::hold();
+    if matches!(arguments.command, Some(Command::Reaper)) {
+        reaper::hold();
         return ExitCode::SUCCESS;
     }
     let home = etcetera::choose_base_strategy()
@@ -113,10 +113,10 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
         .thread_keep_alive(std::time::Duration::from_secs(2))
         .enable_all()
         .build()?;
-    let leash = Leash::new();
+    let leash = ChildReaper::new();
     let code = runtime.block_on(async {
         match command {
-            Command::Leash => leash::hold(),
+            Command::Reaper => reaper::hold(),
             Command::Stdio => match rpc::serve(home, leash.clone()).await? {
                 rpc::Ended::Orderly => {}
                 // As in LSP: exiting without a `shutdown` request is an error.
@@ -199,7 +199,7 @@ fn start_logs(command: &Command, home: Option<&Path>) -> Option<Guard> {
         | Command::Trust(_)
         | Command::Models(_)
         | Command::Sim(_)
-        | Command::Leash
+        | Command::Reaper
         | Command::Schema(_) => None,
     };
     let stderr = tracing_subscriber::registry().with(stderr.with_filter(filter));

@@ -98,7 +98,7 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent_tools::leash::Leash;
+    use agent_tools::shell::reaper::ChildReaper;
 
     #[tokio::test]
     async fn s47_the_least_recently_used_session_is_closed() {
@@ -106,11 +106,13 @@ mod tests {
         let most = MOST_BESIDE + 3;
         for n in 0..most {
             sessions.enter(&n.to_string(), 3, |_| {
-                Session::start(None, Leash::default())
+                Session::start(None, ChildReaper::default())
             });
         }
         assert!(sessions.find("0").is_some(), "used again");
-        sessions.enter("one more", 3, |_| Session::start(None, Leash::default()));
+        sessions.enter("one more", 3, |_| {
+            Session::start(None, ChildReaper::default())
+        });
         assert_eq!(sessions.lock().by_name.len(), most);
         let there = |name: &str| sessions.lock().by_name.contains_key(name);
         assert!(there("0") && !there("1") && there("2") && there("one more"));

@@ -18,13 +18,14 @@ use agent::run::{
 };
 use agent::turn::Policy;
 use agent_tools::Executor;
-use agent_tools::context::Facts;
-use agent_tools::leash::Leash;
-use agent_tools::native::{self, Workbench};
-use agent_tools::refuse::Refuse;
-use agent_tools::settings::Library;
-use agent_tools::settings::hooks::{Guarded, Occasion};
-use agent_tools::settings::sources::Choice;
+use agent_tools::cursor_config::ConfigCache;
+use agent_tools::cursor_config::hooks::{HookContext, HookedExecutor};
+use agent_tools::cursor_config::sources::SourceFilter;
+use agent_tools::handlers;
+use agent_tools::rejection::Rejector;
+use agent_tools::request_context::RunContext;
+use agent_tools::shell::ShellSession;
+use agent_tools::shell::reaper::ChildReaper;
 use cursor_client::account::find_key;
 use foundation::place;
 use foundation::terminal_text::clean;
@@ -98,7 +99,7 @@ fn parse_model(text: &str) -> Result<Model, String> {
 
 impl Ask {
     /// Sends the prompt and prints the answer.
-    pub async fn run(self, home: Option<PathBuf>, leash: Leash) -> Result<(), AskError> {
+    pub async fn run(self, home: Option<PathBuf>, leash: ChildReaper) -> Result<(), AskError> {
         let env = |name: &str| std::env::var(name).ok();
         let (backend, _) = Backend::from_env(&env, home.as_deref())?;
         misread::log_all(home.as_deref());
@@ -136,18 +137,18 @@ impl Ask {
             done: Default::default(),
         };
         let state = place::state_dir(&env, home.as_deref());
-        let library = Arc::new(Library::new(home.clone(), leash).with_state(state));
-        let facts = Facts {
+        let library = Arc::new(ConfigCache::new(home.clone(), leash).with_state(state));
+        let facts = RunContext {
             workspace,
             home,
-            ..Facts::default()
+            ..RunContext::default()
         };
         let executor: Arc<dyn Executor> = if self.tools {
             self.executor(facts, &mut spec, &library, &env).await
         } else {
-            Arc::new(Refuse {
+            Arc::new(Rejector {
                 facts,
-                ..Refuse::default()
+                ..Rejector::default()
             })
         };
         let (policy, _) = Policy::from_env(&|name: &str| std::env::var(name).ok());
@@ -176,20 +177,20 @@ impl Ask {
     /// say otherwise, because no host has tools of its own.
     async fn executor(
         &self,
-        mut facts: Facts,
+        mut facts: RunContext,
         spec: &mut RunSpec,
-        library: &Arc<Library>,
+        library: &Arc<ConfigCache>,
         env: &impl Fn(&str) -> Option<String>,
     ) -> Arc<dyn Executor> {
-        let (policy, _) = native::policy::Policy::from_env(env);
-        let (choice, _) = Choice::from_env(env);
+        let (policy, _) = agent_tools::policy::ToolPolicy::from_env(env);
+        let (choice, _) = SourceFilter::from_env(env);
         let settings = library.open(&choice, &facts.workspace).await;
         for notice in settings.notices.iter().chain(&settings.servers.problems(0)) {
             tracing::warn!("{notice}");
         }
         spec.offers = settings.servers.offers(0);
-        let bench = Arc::new(Workbench::new(library.leash().clone()));
-        let occasion = Occasion {
+        let bench = Arc::new(ShellSession::new(library.leash().clone()));
+        let occasion = HookContext {
             workspace: facts.workspace.clone(),
             home: facts.home.clone(),
             bench: Arc::clone(&bench),
@@ -197,9 +198,9 @@ impl Ask {
             model: spec.model.id.clone(),
         };
         facts.settings = Arc::clone(&settings);
-        let (inner, gates) = native::executor_without_host(facts, &policy, &bench, self.plan);
+        let (inner, gates) = handlers::executor_without_host(facts, &policy, &bench, self.plan);
         spec.gates = gates;
-        Guarded::around(inner, &settings, occasion)
+        HookedExecutor::around(inner, &settings, occasion)
     }
 
     async fn print(&self, mut handle: Handle) -> Result<(), AskError> {

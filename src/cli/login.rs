@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use agent::run::{AssembleError, dashboard};
-use agent_tools::native::remove_secrets;
+use agent_tools::shell::remove_secrets;
 use cursor_client::account::{BrowserLogin, LoginError, StoredLogin};
 use foundation::private::StoreError;
 use foundation::terminal_text::clean;

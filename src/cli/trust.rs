@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use agent_tools::settings::consent::{self, ConsentError};
+use agent_tools::cursor_config::consent::{self, ConsentError};
 use foundation::place;
 
 /// Accept the MCP servers and hooks of a project's Cursor settings in their current form.

@@ -19,7 +19,7 @@ use agent::catalog::SpeedPreferences;
 use agent::run::Backend;
 use agent::turn::{Door, Hands, Stop, Surface, TurnEvent, TurnRequest, TurnResult, turn_events};
 use agent_tools::loopback::Answered;
-use agent_tools::native::policy::HostPolicy;
+use agent_tools::policy::HostPolicy;
 use cursor_client::account::ApiKey;
 use foundation::{Digest, prefix};
 

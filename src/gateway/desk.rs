@@ -25,7 +25,7 @@ use agent::conversation::plan::latest;
 use agent::conversation::store::Store;
 use agent::conversation::transcript::Transcript;
 use agent::turn::{Gone, Keep, Policy, Session};
-use agent_tools::leash::Leash;
+use agent_tools::shell::reaper::ChildReaper;
 
 /// How many calls and answers are remembered.
 const MOST_KNOWN: usize = 8192;
@@ -152,7 +152,7 @@ impl Desk {
         }
         let session = self.sessions.enter(&name, self.most_parked, |last| {
             // The gateway executes nothing, so there are no processes to watch.
-            let leash = Leash::default();
+            let leash = ChildReaper::default();
             match self.store.clone().filter(|_| keep == Keep::Disk) {
                 Some(store) => Session::start_after(last, Some((store, name.clone())), leash),
                 None => Session::start_unkept(last, &name, leash),

@@ -35,8 +35,8 @@ use super::files;
 use super::leaving::shutdown_requested;
 use super::misread;
 use agent_tools::bridge::endpoint::Server;
-use agent_tools::leash::Leash;
-use agent_tools::settings::Library;
+use agent_tools::cursor_config::ConfigCache;
+use agent_tools::shell::reaper::ChildReaper;
 use foundation::place;
 
 pub use peer::{AskError, Ended, Peer};
@@ -60,7 +60,7 @@ pub enum ServeError {
 }
 
 /// Serves one host.
-pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeError> {
+pub async fn serve(home: Option<PathBuf>, leash: ChildReaper) -> Result<Ended, ServeError> {
     files::make_room();
     let stdio::Stdio {
         inbound,
@@ -69,7 +69,7 @@ pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeEr
     } = stdio::start()?;
     let (host_process, host) = watch::channel(None);
     let state = place::state_dir(&|name: &str| std::env::var(name).ok(), home.as_deref());
-    let library = Arc::new(Library::new(home.clone(), leash).with_state(state));
+    let library = Arc::new(ConfigCache::new(home.clone(), leash).with_state(state));
     let misread = misread::log_all(home.as_deref());
     let module = methods::register(methods::Context {
         misread,

@@ -34,8 +34,8 @@ use agent::turn::{
     turn_events, words,
 };
 use agent_tools::bridge::Verdict;
-use agent_tools::native::policy::HostPolicy;
-use agent_tools::settings::Library;
+use agent_tools::cursor_config::ConfigCache;
+use agent_tools::policy::HostPolicy;
 use cursor_client::account::ApiKey;
 use foundation::settings::Warning;
 use foundation::{Digest, prefix};
@@ -54,7 +54,7 @@ const BATCH: usize = 64;
 #[derive(Default)]
 pub(super) struct Turns {
     /// The user's Cursor settings, for all sessions.
-    library: Arc<Library>,
+    library: Arc<ConfigCache>,
     sessions: Sessions,
     active: Mutex<HashMap<String, ActiveTurn>>,
     parked: Parked,
@@ -124,7 +124,7 @@ impl Drop for ActiveTurnGuard<'_> {
 
 impl Turns {
     /// Returns an empty registry.
-    pub(super) fn new(library: Arc<Library>) -> Self {
+    pub(super) fn new(library: Arc<ConfigCache>) -> Self {
         Self {
             library,
             ..Self::default()
@@ -394,7 +394,7 @@ impl Turns {
     }
 
     /// Returns the user's Cursor settings.
-    pub(super) fn library(&self) -> &Arc<Library> {
+    pub(super) fn library(&self) -> &Arc<ConfigCache> {
         &self.library
     }
 
@@ -536,7 +536,7 @@ impl Turns {
 }
 
 /// Reads the workspace's Cursor settings in the background while the model is resolved.
-fn prefetch_settings(library: &Arc<Library>, policy: &Policy, workspace: &Path) {
+fn prefetch_settings(library: &Arc<ConfigCache>, policy: &Policy, workspace: &Path) {
     let library = Arc::clone(library);
     let (choice, workspace) = (policy.cursor.clone(), workspace.to_owned());
     tokio::spawn(async move { drop(library.open(&choice, &workspace).await) });

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use agent::run::Outcome;
 use agent::turn::Stop;
-use agent_tools::native::policy::Policy;
+use agent_tools::policy::ToolPolicy;
 
 use crate::backend::Transport;
 use crate::clock::played;
@@ -82,7 +82,7 @@ async fn nothing_is_done_for_a_run_that_was_given_up() {
     for transport in [Transport::H2c, Transport::Http1] {
         let simulator = playing(transport, &steps);
         let mut ours = Ours::new(&simulator, transport);
-        ours.native = Policy::default();
+        ours.native = ToolPolicy::default();
         ours.workspace = folder.path().into();
         let told = ours.say_and("go", When::Cancel("cancel me")).await;
         assert_eq!(told.ended.outcome, Outcome::Cancelled);

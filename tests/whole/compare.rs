@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use agent_tools::native::policy::Policy;
+use agent_tools::policy::ToolPolicy;
 use serde_json::{Value as Json, json};
 
 use crate::backend::{Recording, Simulator, Transport, binary, root};
@@ -126,7 +126,7 @@ async fn ours(play: &Play, workspace: &std::path::Path) -> Recording {
     let simulator = Simulator::start(Transport::H2c);
     let mut ours = Ours::new(&simulator, Transport::H2c);
     ours.workspace = workspace.to_owned();
-    ours.native = Policy::default();
+    ours.native = ToolPolicy::default();
     for text in play.texts {
         let when = match play.steer {
             Some((needle, message)) => When::Steer(needle, message),

@@ -6,8 +6,8 @@ use agent::run::{Backend, Model};
 use agent::turn::usage::Limits;
 use agent::turn::{self, Hands, Keep, Policy, Session, Stop, TurnEvent, TurnRequest};
 use agent_tools::bridge::{HostCall, HostResult};
-use agent_tools::leash::Leash;
-use agent_tools::native::policy::HostPolicy;
+use agent_tools::policy::HostPolicy;
+use agent_tools::shell::reaper::ChildReaper;
 use cursor_sim::{Http2, Options, ScenarioSource, Sim};
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
@@ -93,7 +93,7 @@ pub enum Patience {
 impl Guest {
     pub fn new(backend: &Backend, store: Option<(Store, String)>) -> Self {
         Self {
-            session: Session::start(store, Leash::default()),
+            session: Session::start(store, ChildReaper::default()),
             backend: backend.clone(),
             policy: Policy::default(),
             messages: Vec::new(),
@@ -114,7 +114,7 @@ impl Guest {
     /// The session in another sidecar, with the same history.
     pub fn moved(self, store: (Store, String)) -> Self {
         Self {
-            session: Session::start(Some(store), Leash::default()),
+            session: Session::start(Some(store), ChildReaper::default()),
             ..self
         }
     }

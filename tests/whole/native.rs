@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use agent_tools::native::policy::{Leave, Policy};
+use agent_tools::policy::{Leave, ToolPolicy};
 use serde_json::{Map, Value as Json, json};
 use sha2::Digest as _;
 use tempfile::TempDir;
@@ -227,10 +227,10 @@ fn digest(json: &Json) -> String {
 
 /// Plays a corpus with both clients and compares every reply.
 async fn compare(name: &str) {
-    compare_steps(name, corpus(name), Policy::default()).await;
+    compare_steps(name, corpus(name), ToolPolicy::default()).await;
 }
 
-async fn compare_steps(name: &str, steps: Vec<Step>, policy: Policy) {
+async fn compare_steps(name: &str, steps: Vec<Step>, policy: ToolPolicy) {
     let (_folder, path) = scenario(&steps);
     let sdk = Sdk::new();
 
@@ -470,9 +470,9 @@ async fn fetches_compare_equal() {
         let text = step.step.to_string().replace("$PAGES", &pages);
         step.step = serde_json::from_str(&text).unwrap();
     }
-    let policy = Policy {
+    let policy = ToolPolicy {
         private_fetch: Leave::Allowed,
-        ..Policy::default()
+        ..ToolPolicy::default()
     };
     compare_steps("fetch", steps, policy).await;
 }

@@ -17,7 +17,7 @@ pub(super) use self::what::call_id;
 use self::what::what;
 use super::retry::Shown;
 use crate::prompts;
-use agent_tools::{Reply, Request, Thrown};
+use agent_tools::{ExecError, ExecReply, ExecRequest};
 use cursor_proto::agent::v1::ExecClientMessage;
 
 /// Upper limit for the recorded replies. An effect that does not fit is dropped, and the run is
@@ -49,9 +49,9 @@ pub(super) struct Effect {
     pub(super) call: String,
     origin: Origin,
     /// The replies sent to the server.
-    pub(super) replies: Vec<Reply>,
+    pub(super) replies: Vec<ExecReply>,
     /// The outcome: success, or the error sent to the server.
-    pub(super) end: Result<(), Thrown>,
+    pub(super) end: Result<(), ExecError>,
     /// What the server knows of the result.
     ack: AckState,
     /// Whether the host was called after this request.
@@ -145,7 +145,7 @@ impl Memo {
             call: String::new(),
             origin: Origin::Earlier,
             replies: Vec::new(),
-            end: Err(Thrown(prompts::RESULT_UNKNOWN.into())),
+            end: Err(ExecError(prompts::RESULT_UNKNOWN.into())),
             ack: AckState::EarlierStream,
             host_call: HostCall::Nothing,
             began: 0,
@@ -226,7 +226,7 @@ impl Memo {
         for (_, mut done) in std::mem::take(&mut self.open) {
             if done.origin == Origin::Us {
                 done.replies.clear();
-                done.end = Err(Thrown(prompts::EXECUTION_INTERRUPTED.into()));
+                done.end = Err(ExecError(prompts::EXECUTION_INTERRUPTED.into()));
                 done.ack = AckState::EarlierStream;
                 done.ended = ended;
                 self.done.push(done);
@@ -272,7 +272,7 @@ impl Memo {
 
     /// Returns the recorded result of a request that only an earlier stream has made, and marks it
     /// as sent on this one.
-    pub(super) fn recall(&mut self, request: &Request) -> Option<Effect> {
+    pub(super) fn recall(&mut self, request: &ExecRequest) -> Option<Effect> {
         let (what, call) = (what(request)?, call_id(request));
         let same = |done: &Effect| match done.ack {
             AckState::EarlierStream | AckState::MaybeInCheckpoint => done.what == what,
@@ -282,7 +282,7 @@ impl Memo {
         let at = self.done.iter().position(same)?;
         let found = &mut self.done[at];
         if found.ack == AckState::MaybeInCheckpoint && found.end.is_ok() {
-            found.end = Err(Thrown(outcome::ran_before(&found.replies)));
+            found.end = Err(ExecError(outcome::ran_before(&found.replies)));
             found.replies.clear();
         }
         found.ack = AckState::Sent;
@@ -301,7 +301,7 @@ impl Memo {
     /// Records that a request is being executed here. The new stream has therefore diverged: drop
     /// effects that an earlier stream executed after the last request both share. Keep effects
     /// with an unknown outcome, because they must be reported on any path.
-    pub(super) fn begin(&mut self, id: u32, request: &Request) {
+    pub(super) fn begin(&mut self, id: u32, request: &ExecRequest) {
         self.done
             .retain(|done| done.origin != Origin::Us || !done.is_earlier());
         match what(request) {
@@ -317,7 +317,7 @@ impl Memo {
     }
 
     /// Records that the host was asked to execute a request.
-    pub(super) fn call(&mut self, id: u32, request: &Request) {
+    pub(super) fn call(&mut self, id: u32, request: &ExecRequest) {
         for done in &mut self.done {
             done.host_call = HostCall::Called;
         }
@@ -326,7 +326,7 @@ impl Memo {
         }
     }
 
-    fn enter(&mut self, id: u32, request: &Request, what: What, origin: Origin) {
+    fn enter(&mut self, id: u32, request: &ExecRequest, what: What, origin: Origin) {
         let began = self.tick();
         let done = Effect {
             what,
@@ -354,7 +354,7 @@ impl Memo {
     }
 
     /// Records a reply sent to the server.
-    pub(super) fn reply(&mut self, id: u32, reply: &Reply) {
+    pub(super) fn reply(&mut self, id: u32, reply: &ExecReply) {
         let Some(at) = self.open.iter().position(|(open, _)| *open == id) else {
             return;
         };
@@ -391,7 +391,7 @@ impl Memo {
     }
 
     /// Records that a request has completed.
-    pub(super) fn end(&mut self, id: u32, end: &Result<(), Thrown>) {
+    pub(super) fn end(&mut self, id: u32, end: &Result<(), ExecError>) {
         if let Some(at) = self.open.iter().position(|(open, _)| *open == id) {
             let (_, mut done) = self.open.remove(at);
             done.ended = self.tick();
@@ -430,7 +430,7 @@ impl Effect {
     }
 }
 
-fn size(reply: &Reply) -> usize {
+fn size(reply: &ExecReply) -> usize {
     let message = Some(reply.clone());
     let reply = ExecClientMessage {
         message,

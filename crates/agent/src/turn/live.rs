@@ -27,7 +27,7 @@ use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
 use crate::run::queue::Weighed as _;
 use crate::run::{Command, Ended, Handle, Memo, Outcome, RunEvent};
-use agent_tools::bridge::gate::Inlet;
+use agent_tools::bridge::external_calls::ExternalCallReceiver;
 use agent_tools::bridge::{Bridge, HostCall};
 use agent_tools::permission::TurnTools;
 use cursor_client::awake;
@@ -60,7 +60,7 @@ pub(super) struct Live {
     /// Tool results that the newest checkpoint may not include, oldest first.
     rounds: Vec<Round>,
     /// Calls of host tools that do not come from Cursor.
-    inlet: Inlet,
+    inlet: ExternalCallReceiver,
     /// Calls that were offered to the host and have no result, oldest first.
     open: Vec<HostCall>,
     /// Events for these calls that were not sent to the host yet.
@@ -104,7 +104,7 @@ impl Live {
         conversation: Conversation,
         Covered { covers, answer }: Covered,
         show: Show,
-        inlet: Inlet,
+        inlet: ExternalCallReceiver,
         tools: watch::Sender<Arc<TurnTools>>,
     ) -> Self {
         Self {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::show::Surface;
 use crate::run::{Patience, RETRIES};
-use agent_tools::bridge::diagnostics::Diagnostics;
+use agent_tools::bridge::call_log::CallLogTarget;
 use agent_tools::bridge::question;
-use agent_tools::bridge::snapshot::{Filter, HostTool, Overlapping, Snapshot};
-use agent_tools::native;
-use agent_tools::settings::sources::Choice;
+use agent_tools::bridge::tool_set::{BuiltinTools, HostTool, OfferedTools, ToolFilter};
+use agent_tools::cursor_config::sources::SourceFilter;
+use agent_tools::policy::{ExecutedBy, ToolPolicy};
 use agent_tools::tool_cards;
 use foundation::parse;
 use foundation::settings::{self, Warning};
@@ -22,11 +22,11 @@ pub struct Policy {
     /// Whether the model may ask the user questions.
     pub questions: Questions,
     /// Whether host tools that duplicate native ones are offered.
-    pub overlapping: Overlapping,
+    pub overlapping: BuiltinTools,
     /// Who executes Cursor's own tools.
-    pub native: native::policy::Policy,
+    pub native: ToolPolicy,
     /// Which of the user's Cursor settings apply.
-    pub cursor: Choice,
+    pub cursor: SourceFilter,
     /// How long a call waits for the host's result.
     pub call_deadline: Duration,
     /// How long a run stays parked.
@@ -38,7 +38,7 @@ pub struct Policy {
     /// How often an idle run is restarted.
     pub idle_retries: u32,
     /// Where diagnostics of the bridge are sent.
-    pub diagnostics: Diagnostics,
+    pub diagnostics: CallLogTarget,
 }
 
 /// Whether the host's tools are offered.
@@ -64,15 +64,15 @@ impl Default for Policy {
         Self {
             bridge: Bridging::On,
             questions: Questions::Asked,
-            overlapping: Overlapping::Hidden,
-            native: native::policy::Policy::default(),
-            cursor: Choice::default(),
+            overlapping: BuiltinTools::Hidden,
+            native: ToolPolicy::default(),
+            cursor: SourceFilter::default(),
             call_deadline: Duration::from_secs(3600),
             park: PARK,
             most_parked: MOST_PARKED,
             patience: Patience::default(),
             idle_retries: RETRIES,
-            diagnostics: Diagnostics::Off,
+            diagnostics: CallLogTarget::Off,
         }
     }
 }
@@ -82,12 +82,12 @@ impl Policy {
     pub fn words_only(self) -> Self {
         Self {
             bridge: Bridging::Off,
-            native: native::policy::Policy {
-                mode: Some(native::policy::Mode::Off),
+            native: ToolPolicy {
+                mode: Some(ExecutedBy::Off),
                 overrides: BTreeMap::new(),
                 ..self.native
             },
-            cursor: Choice::nothing(),
+            cursor: SourceFilter::nothing(),
             ..self
         }
     }
@@ -98,36 +98,36 @@ impl Policy {
         Self {
             native: self.native.without_local(),
             bridge: Bridging::On,
-            overlapping: Overlapping::Offered,
-            cursor: Choice::nothing(),
+            overlapping: BuiltinTools::Offered,
+            cursor: SourceFilter::nothing(),
             ..self
         }
     }
 
     /// Returns the host tools that are offered to a run, without those that only show recorded
     /// results.
-    pub fn offered(&self, tools: &[HostTool], surface: &Surface) -> Snapshot {
+    pub fn offered(&self, tools: &[HostTool], surface: &Surface) -> OfferedTools {
         if self.bridge == Bridging::Off {
-            return Snapshot::default();
+            return OfferedTools::default();
         }
         let cards: &[String] = match surface {
             Surface::Cards(tools) => tools,
             Surface::Text => &[],
         };
         let only_shown = |tool: &&String| tool.as_str() == tool_cards::ACTIVITY_TOOL;
-        let filter = Filter {
+        let filter = ToolFilter {
             overlapping: self.overlapping,
             replay: cards.iter().filter(only_shown).cloned().collect(),
         };
         let wanted =
             |tool: &&HostTool| self.questions == Questions::Asked || tool.name != question::TOOL;
-        Snapshot::of(tools.iter().filter(wanted), &filter)
+        OfferedTools::of(tools.iter().filter(wanted), &filter)
     }
 
     /// Reads the settings. An invalid value produces a warning and the default.
     pub fn from_env(env: &impl Fn(&str) -> Option<String>) -> (Self, Vec<Warning>) {
-        let (native, mut warnings) = native::policy::Policy::from_env(env);
-        let (cursor, more) = Choice::from_env(env);
+        let (native, mut warnings) = ToolPolicy::from_env(env);
+        let (cursor, more) = SourceFilter::from_env(env);
         warnings.extend(more);
         let mut switch = |name: &str, default: bool| {
             let text = env(name).filter(|text| !text.trim().is_empty());
@@ -148,16 +148,16 @@ impl Policy {
             Questions::Never
         };
         let overlapping = if switch("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", false) {
-            Overlapping::Offered
+            BuiltinTools::Offered
         } else {
-            Overlapping::Hidden
+            BuiltinTools::Hidden
         };
         let file =
             env("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE").filter(|file| !file.trim().is_empty());
         let diagnostics = match (switch("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG", false), file) {
-            (false, _) => Diagnostics::Off,
-            (true, None) => Diagnostics::Stderr,
-            (true, Some(file)) => Diagnostics::StderrAnd(file.into()),
+            (false, _) => CallLogTarget::Off,
+            (true, None) => CallLogTarget::Stderr,
+            (true, Some(file)) => CallLogTarget::StderrAnd(file.into()),
         };
         let mut number = |name: &str| settings::number(env, name, &mut warnings);
         for name in parse::TOOL_TIMEOUT.iter().chain([&parse::CALL_TIMEOUT]) {
@@ -241,11 +241,11 @@ mod tests {
         let expected = Policy {
             bridge: Bridging::Off,
             questions: Questions::Never,
-            overlapping: Overlapping::Offered,
-            native: native::policy::Policy::default(),
-            cursor: Choice {
+            overlapping: BuiltinTools::Offered,
+            native: ToolPolicy::default(),
+            cursor: SourceFilter {
                 tool_timeout: Duration::from_secs(120),
-                ..Choice::default()
+                ..SourceFilter::default()
             },
             call_deadline: Duration::from_secs(120),
             park: Duration::from_secs(5),
@@ -255,7 +255,7 @@ mod tests {
                 resumed: Some(Duration::from_secs(1)),
             },
             idle_retries: 10,
-            diagnostics: Diagnostics::StderrAnd("bridge.jsonl".into()),
+            diagnostics: CallLogTarget::StderrAnd("bridge.jsonl".into()),
         };
         assert_eq!(policy, expected);
         let (policy, warnings) = read(&[

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::mcp::Tools;
 use super::presence::{Answer, Left};
-use super::{Answered, Gate, MOST_BYTES, Refusal};
+use super::{Answered, ExternalCallSender, MOST_BYTES, Refusal};
 
 /// MCP sessions of one run. A client that reconnects repeatedly displaces idle sessions.
 const MOST_SESSIONS: usize = 64;
@@ -39,7 +39,7 @@ pub(super) struct Route {
 }
 
 impl Route {
-    pub(super) fn new(token: SecretString, gate: &Arc<Gate>) -> Self {
+    pub(super) fn new(token: SecretString, gate: &Arc<ExternalCallSender>) -> Self {
         let mut sessions = SessionConfig::default();
         // rmcp would end a session whose only call waits for more than five minutes, and the
         // TypeScript client would not notice. Sessions end with the run instead.
