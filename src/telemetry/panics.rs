@@ -46,7 +46,12 @@ mod tests {
             .output()
             .unwrap();
         let stderr = String::from_utf8_lossy(&child.stderr);
-        assert_eq!(stderr.matches("panicked at src/telemetry/panics.rs").count(), 2);
+        assert_eq!(
+            stderr
+                .matches("panicked at src/telemetry/panics.rs")
+                .count(),
+            2
+        );
         assert!(stderr.contains("words of our own"), "{stderr}");
         assert!(!stderr.contains("otters"), "{stderr}");
     }

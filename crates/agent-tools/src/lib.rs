@@ -1,11 +1,21 @@
 //! Execution of the tools that Cursor's agent requests on the exec channel.
 //!
 //! A run passes every request to an [`Executor`] and sends its replies back; the executor knows
-//! nothing of streams, ids or heartbeats. Calls of the host's tools wait for the host
-//! ([`bridge`]). Cursor's own tools are executed here ([`native`]), by the host's tools
-//! ([`by_host`]), or get the typed refusal that the server expects ([`refuse::Rejector`]),
-//! depending on the user's settings. The user's Cursor settings ([`settings`]) add MCP servers
-//! and hooks.
+//! nothing of streams, ids or heartbeats.
+//!
+//! ```text
+//! host_tool_router  calls of the host's tools, which wait for the host
+//!   └─ bridge       tools offered to a run, pending calls, the MCP endpoint
+//! router            each native tool to one of these, by policy and permission
+//!   ├─ handlers     executed in this process
+//!   ├─ host_delegate  executed by a tool of the host
+//!   └─ rejection    refused with the typed result that the server expects
+//! shell             sessions, foreground and background commands, the reaper
+//! workspace         which paths may be accessed, ignore files, repositories
+//! cursor_config     the user's rules, skills, hooks and MCP servers
+//! prompts           every text written to a model
+//! tool_cards        what a host displays for a native tool call
+//! ```
 
 pub mod bridge;
 pub mod cursor_config;
@@ -15,6 +25,7 @@ pub mod host_tool_router;
 pub mod loopback;
 pub mod permission;
 pub mod policy;
+pub mod prompts;
 pub mod rejection;
 pub mod request_context;
 mod router;

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::handlers::mcp;
 use crate::policy::{DenialReason, NativeTool};
+use crate::prompts::refusals;
 use crate::request_context::RunContext;
 use crate::tool_definition::ToolDefinition;
 use crate::{ExecError, ExecReply, ExecRequest, ExecTask, Executor, ReplySender, request_context};
@@ -68,35 +69,11 @@ impl Rejector {
     fn reason(&self, request: &ExecRequest) -> String {
         let tool = NativeTool::of(request);
         let name = tool.map_or("this", NativeTool::name);
-        let mut reason = match (self.denial, request) {
-            (DenialReason::NoHostTool, request) if is_background_shell(request) => {
-                "the host's shell runs commands in the foreground only; run the command in the \
-                 foreground"
-                    .to_owned()
+        let mut reason = match self.denial {
+            DenialReason::NoHostTool if is_background_shell(request) => {
+                refusals::BACKGROUND_NEEDS_LOCAL_SHELL.to_owned()
             }
-            (DenialReason::Denied, _) => {
-                format!("the user's settings deny this client the tool {name}")
-            }
-            (DenialReason::Host, _) => {
-                format!("this host does not allow Cursor's built-in tool {name}")
-            }
-            (DenialReason::SwitchedOff, _) => {
-                format!("the user has switched off the host's tools for {name}")
-            }
-            (DenialReason::NoHostTool, _) => {
-                "this client leaves Cursor's built-in tools to the host, \
-                                        which has none for this"
-                    .to_owned()
-            }
-            (DenialReason::PlanMode, _) => {
-                format!("{name} is not available in plan mode: plan, change nothing")
-            }
-            (DenialReason::Declined, _) => {
-                "the user declined this; ask before you try again".to_owned()
-            }
-            (DenialReason::Settings, _) => {
-                "this client does not execute Cursor's built-in tools".to_owned()
-            }
+            denial => refusals::denied(denial, name),
         };
         let counterparts = tool.map(NativeTool::counterparts).unwrap_or_default();
         let offered = counterparts.iter().find_map(|name| {
@@ -105,9 +82,9 @@ impl Rejector {
         });
         let usable = !matches!(self.denial, DenialReason::PlanMode | DenialReason::Declined);
         if let Some(offer) = offered.filter(|_| usable) {
-            reason.push_str(&format!("; use the tool {} instead", offer.name));
+            reason.push_str(&refusals::use_instead(&offer.name));
         } else if !self.available.is_empty() && usable {
-            reason.push_str(&format!("; available: {}", self.available.join(", ")));
+            reason.push_str(&refusals::available(&self.available));
         }
         reason
     }
@@ -148,7 +125,7 @@ impl Rejector {
             })
         } else if known.iter().any(|offer| offer.name == args.name) {
             mcp_result::Result::Rejected(McpRejected {
-                reason: "no host is attached that could run this tool".into(),
+                reason: refusals::NO_HOST.into(),
                 ..McpRejected::default()
             })
         } else {
@@ -272,7 +249,7 @@ pub(super) fn refusal(request: ExecRequest, reason: String) -> Result<ExecReply,
         ExecRequest::SubagentArgs(_) => ExecReply::SubagentResult(SubagentResult {
             result: Some(subagent_result::Result::Error(SubagentError {
                 agent_id: None,
-                error: "this client does not run subagents".into(),
+                error: refusals::NO_SUBAGENTS.into(),
             })),
         }),
         ExecRequest::SubagentAwaitArgs(args) => {
@@ -353,7 +330,7 @@ pub(super) fn refusal(request: ExecRequest, reason: String) -> Result<ExecReply,
 }
 
 fn unsupported(kind: &str) -> ExecError {
-    ExecError(format!("this client has no handler for {kind}"))
+    ExecError(refusals::no_handler(kind))
 }
 
 fn read(args: ReadArgs, reason: String) -> ReadResult {

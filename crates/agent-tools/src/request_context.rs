@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::cursor_config::skills::Skill;
 use crate::cursor_config::{self, CursorConfig};
+use crate::prompts;
 use crate::tool_definition::ToolDefinition;
 use crate::workspace::git::{self, Repositories};
 use cursor_proto::agent::v1::*;
@@ -137,7 +138,7 @@ fn descriptors(offers: &[ToolDefinition], known: &[McpStateServer]) -> Vec<McpDe
             descriptor.server_identifier == server.server_identifier
         };
         let missing = server.error_message.as_ref();
-        let notice = missing.map(|why| format!("This MCP server is not connected: {why}."));
+        let notice = missing.map(|why| prompts::tools::mcp_not_connected(why));
         let instructions =
             notice.or_else(|| Some(server.instructions.first()?.instructions.clone()));
         match descriptors.iter_mut().find(own) {

@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::permission::{CurrentTools, GrantedTools, is_permitted};
 use crate::policy::{DenialReason, NativeTool, ToolDecision};
+use crate::prompts;
 use crate::rejection::{self, Rejector};
 use crate::{ExecRequest, ExecTask, Executor, ReplySender};
 
@@ -34,7 +35,7 @@ impl ToolRouter {
     }
 
     fn refuse_mcp(&self, request: ExecRequest, replies: ReplySender) -> ExecTask {
-        let reason = "the user has switched off all tools of the host".to_owned();
+        let reason = prompts::refusals::HOST_TOOLS_OFF.to_owned();
         let done = async move {
             replies.send(rejection::refusal(request, reason)?).await;
             Ok(())

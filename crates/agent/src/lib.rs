@@ -5,11 +5,11 @@
 //!   ├─ run          one live run in one task: reads the stream, answers every request
 //!   ├─ conversation stored state, and how a transcript continues
 //!   └─ catalog      Cursor's models → models a host can register, and back
-//! prompts           every text we write to a model
 //! ```
 
 pub mod catalog;
 pub mod conversation;
-pub mod prompts;
 pub mod run;
 pub mod turn;
+
+pub use agent_tools::prompts;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::call_log::Rejection;
 use super::endpoint::Address;
 use super::{Bridge, HostCall, HostResult, QueuedCall};
+use crate::prompts::tools;
 
 /// How many calls of one run the host handles concurrently; further calls wait.
 pub const MOST_IN_HAND: usize = 256;
@@ -38,7 +39,7 @@ pub struct ExternalCallReceiver {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExternalCallError {
     /// No tool with this name is offered.
-    #[error("there is no tool {name:?} here; there is: {known}")]
+    #[error("there is no tool {name:?}; available: {known}")]
     Unknown {
         /// The name that was called.
         name: String,
@@ -46,16 +47,16 @@ pub enum ExternalCallError {
         known: String,
     },
     /// The run has ended.
-    #[error("the run these tools belong to is over")]
+    #[error("the run that these tools belong to has ended")]
     Over,
     /// The session dropped the call without answering it.
-    #[error("the host gave this call up")]
+    #[error("{}", tools::HOST_CANCELLED)]
     Dropped,
     /// The host did not answer before the deadline.
     #[error("the host did not answer within {0} s")]
     Late(u64),
     /// The caller disconnected.
-    #[error("the caller gave this call up")]
+    #[error("the caller cancelled this call")]
     Left,
 }
 
@@ -230,7 +231,7 @@ mod tests {
     async fn an_unknown_tool_is_refused_by_name() {
         let (_inlet, gate) = inlet_with_an_hour();
         let refused = gate.call("look", Json::Null, pending()).await.unwrap_err();
-        insta::assert_snapshot!(refused, @r#"there is no tool "look" here; there is: pi__look"#);
+        insta::assert_snapshot!(refused, @r#"there is no tool "look"; available: pi__look"#);
     }
 
     #[tokio::test(start_paused = true)]

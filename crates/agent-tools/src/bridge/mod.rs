@@ -25,6 +25,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::prompts::tools;
 use call_log::{CallLog, CallLogEntry, CallLogTarget, PendingCall, Rejection, SkipReason};
 use content::Content;
 use cursor_proto::agent::v1::{
@@ -339,7 +340,7 @@ impl Bridge {
                 }
                 Err(unanswered) => {
                     entry.reject(unanswered.rejection());
-                    HostResult::failed("nobody answered")
+                    HostResult::failed(tools::NO_ANSWER)
                 }
             };
             question::result(&args, given)
@@ -366,13 +367,13 @@ impl Bridge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum NoResult {
     /// The session dropped the call because the turn was cancelled.
-    #[error("the host gave this call up")]
+    #[error("{}", tools::HOST_CANCELLED)]
     Dropped,
     /// The server or the run no longer needs the result.
-    #[error("the call was cancelled")]
+    #[error("{}", tools::CALL_CANCELLED)]
     Cancelled,
     /// The host did not answer before the deadline.
-    #[error("the host did not answer within {} s", .0.as_secs())]
+    #[error("{}", tools::host_timed_out(*.0))]
     TooLate(Duration),
 }
 

@@ -5,12 +5,12 @@
 
 use serde_json::{Value as Json, json};
 
+use crate::prompts::tools;
 use foundation::terminal_text::{clean, cleaned};
 
 /// The tool's display name.
 pub const LABEL: &str = "Question";
-/// The tool's description for the model.
-pub const DESCRIPTION: &str = "Ask the user one question or several";
+pub use crate::prompts::tools::QUESTION_DESCRIPTION as DESCRIPTION;
 /// The option to type a custom answer.
 const CUSTOM_ANSWER: &str = "Type a custom answer";
 
@@ -42,10 +42,10 @@ pub enum DialogStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DialogError {
     /// The call contains no question.
-    #[error("Nothing is asked.")]
+    #[error("{}", tools::NO_QUESTION)]
     NothingAsked,
     /// The host has no UI to ask the user.
-    #[error("UI is unavailable: state your assumption and go on.")]
+    #[error("{}", tools::UI_UNAVAILABLE)]
     NobodyThere,
 }
 
@@ -162,7 +162,7 @@ pub fn next(arguments: &Json, answers: &[Option<String>]) -> Result<DialogStep, 
 
 fn cancelled(given: &[(String, String)]) -> DialogStep {
     DialogStep::Done {
-        text: "User cancelled the question.".into(),
+        text: tools::QUESTION_CANCELLED.into(),
         details: details(given),
     }
 }
@@ -249,10 +249,7 @@ mod tests {
         let whole = done("User answered: \n- a: x\n- 2: y", &[("a", "x"), ("2", "y")]);
         assert_eq!(after(&both, &["x", "y"]), whole);
         let cancelled = next(&both, &[Some("x".into()), None]).unwrap();
-        assert_eq!(
-            cancelled,
-            done("User cancelled the question.", &[("a", "x")])
-        );
+        assert_eq!(cancelled, done(tools::QUESTION_CANCELLED, &[("a", "x")]));
         assert_eq!(
             next(&json!({"questions": [{}]}), &[]),
             Err(DialogError::NothingAsked)

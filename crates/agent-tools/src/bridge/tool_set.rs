@@ -4,6 +4,7 @@ use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{names, schema_sanitizer};
+use crate::prompts;
 use crate::tool_definition::ToolDefinition;
 
 /// The provider name of all host tools.
@@ -105,7 +106,7 @@ impl OfferedTools {
                     host: tool.name.clone(),
                     offered,
                     description: match tool.description.trim() {
-                        "" => format!("Run pi tool {}", tool.name),
+                        "" => prompts::tools::default_description(&tool.name),
                         _ => tool.description.clone(),
                     },
                     schema,
@@ -121,9 +122,10 @@ impl OfferedTools {
     pub fn offers(&self) -> Vec<ToolDefinition> {
         let offer = |tool: &OfferedTool| ToolDefinition {
             name: tool.offered.clone(),
-            description: format!(
-                "{}\n\nCall it as `{}`; the user's editor runs its tool `{}` and returns the result.",
-                tool.description, tool.offered, tool.host
+            description: prompts::tools::offered_description(
+                &tool.description,
+                &tool.offered,
+                &tool.host,
             ),
             schema: tool.schema.clone(),
             provider: PROVIDER.into(),

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use url::{Host, Url};
 
 use crate::policy::Leave;
+use crate::prompts::{refusals, tools};
 use cursor_proto::agent::v1::{FetchArgs, FetchError, FetchResult, FetchSuccess, fetch_result};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,16 +28,13 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 enum FetchFailure {
     #[error("Failed to parse URL from {0}")]
     Url(String),
-    #[error("only http and https are fetched")]
+    #[error("{}", tools::ONLY_HTTP)]
     Scheme,
-    #[error(
-        "{0} is on this machine or in a private network; the user can allow that with \
-         PI_CURSOR_ALLOW_PRIVATE_FETCH=1"
-    )]
+    #[error("{}", refusals::private_address(.0))]
     Private(String),
     #[error("fetch failed")]
     Http(#[source] reqwest::Error),
-    #[error("the fetch was cancelled")]
+    #[error("{}", tools::FETCH_CANCELLED)]
     Cancelled,
 }
 

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::io_errors;
 use crate::ExecError;
+use crate::prompts::tools;
 use crate::shell::process_group::scrub;
 use crate::workspace::git::git;
 use crate::workspace::path_guard::PathGuard;
@@ -37,8 +38,8 @@ pub(super) async fn diff(
 ) -> Result<GetDiffResponse, ExecError> {
     let answer = tokio::time::timeout(PATIENCE, answer(guard, request));
     tokio::select! {
-        answer = answer => answer.unwrap_or_else(|_| Err(failed("git took too long"))),
-        () = abort.cancelled() => Err(failed("the diff was cancelled")),
+        answer = answer => answer.unwrap_or_else(|_| Err(failed(tools::GIT_TIMEOUT))),
+        () = abort.cancelled() => Err(failed(tools::DIFF_CANCELLED)),
     }
 }
 
@@ -263,7 +264,7 @@ impl FileReader {
         };
         let (looked, room) = tokio::task::spawn_blocking(work)
             .await
-            .map_err(|_| failed("the tool crashed"))?;
+            .map_err(|_| failed(tools::TOOL_CRASHED))?;
         self.room = room;
         Ok(looked)
     }

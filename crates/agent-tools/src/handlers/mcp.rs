@@ -3,6 +3,7 @@
 
 use tokio_util::sync::CancellationToken;
 
+use crate::prompts::tools;
 use crate::request_context::RunContext;
 use crate::{ExecReply, ExecRequest};
 use cursor_proto::agent::v1::*;
@@ -20,7 +21,7 @@ pub(crate) async fn answer(
         }
         ExecRequest::ReadMcpResourceExecArgs(args) => {
             let result = Some(if is_saved(&args) {
-                unread(args, "this client does not save it; read it without a path")
+                unread(args, tools::MCP_RESOURCE_NOT_SAVED)
             } else {
                 resource(facts, args, &abort).await
             });
@@ -66,7 +67,7 @@ fn state(facts: &RunContext, args: &McpStateExecArgs) -> McpStateExecResult {
 }
 
 /// The error of a request that was cancelled.
-const CANCELLED: &str = "the request was cancelled";
+use crate::prompts::tools::REQUEST_CANCELLED as CANCELLED;
 
 fn not_found(server: &str) -> String {
     format!("Server \"{server}\" not found")

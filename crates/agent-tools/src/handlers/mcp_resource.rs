@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::mcp::{resource, unread};
 use super::pi_tools;
+use crate::prompts;
 use crate::request_context::RunContext;
 use crate::workspace::path_guard::PathGuard;
 use cursor_proto::agent::v1::read_mcp_resource_exec_result::Result as Answer;
@@ -35,7 +36,7 @@ pub(super) async fn save(
         let why = match written {
             Ok(Ok(())) => None,
             Ok(Err(pi_tools::PiToolError(why))) => Some(why),
-            Err(_) => Some("the tool crashed".into()),
+            Err(_) => Some(prompts::tools::TOOL_CRASHED.into()),
         };
         if let Some(why) = why {
             answer = unread(args, &format!("Failed to read MCP resource: {why}"));

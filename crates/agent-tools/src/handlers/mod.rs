@@ -35,6 +35,7 @@ use crate::bridge::call_log::CallLogTarget;
 use crate::host_delegate::{HostDelegate, HostToolSet, ReadCache};
 use crate::permission::{CurrentTools, GrantedTools, TurnTools};
 use crate::policy::{DenialReason, ExecutedBy, HostPolicy, NativeTool, ToolDecision, ToolPolicy};
+use crate::prompts;
 use crate::rejection::Rejector;
 use crate::request_context::RunContext;
 use crate::router::ToolRouter;
@@ -307,7 +308,7 @@ impl LocalExecutor {
             })
         };
         let done = tokio::task::spawn_blocking(work).await;
-        done.unwrap_or_else(|_| Err(ExecError("the tool crashed".into())))
+        done.unwrap_or_else(|_| Err(ExecError(prompts::tools::TOOL_CRASHED.into())))
     }
 }
 

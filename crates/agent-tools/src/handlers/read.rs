@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::io_errors;
 use super::text_file::{self, FileKind};
+use crate::prompts::tools;
 use crate::workspace::path_guard::{PathDenied, PathGuard};
 use cursor_proto::agent::v1::*;
 
@@ -101,7 +102,7 @@ fn window(args: &ReadArgs, lines: usize) -> Option<(usize, usize)> {
 
 fn whole(path: String, mut file: File, size: u64) -> io::Result<read_result::Result> {
     if size > MAX_DATA {
-        let reason = format!("the file has {size} bytes; at most {MAX_DATA} are sent");
+        let reason = tools::file_too_large(size, MAX_DATA);
         return Ok(invalid(path, &reason));
     }
     file.rewind()?;
@@ -149,7 +150,7 @@ fn failed(path: &Path, error: &io::Error) -> read_result::Result {
     } else if error.kind() == io::ErrorKind::Interrupted {
         read_result::Result::Error(ReadError {
             path: shown,
-            error: "the read was cancelled".into(),
+            error: tools::READ_CANCELLED.into(),
         })
     } else {
         read_result::Result::Error(ReadError {

@@ -49,7 +49,7 @@ pub(super) enum SearchError {
     #[error("Timed out after {}s", PATIENCE.as_secs())]
     OutOfTime,
     /// The request was cancelled.
-    #[error("the search was cancelled")]
+    #[error("{}", crate::prompts::tools::SEARCH_CANCELLED)]
     Cancelled,
 }
 

@@ -14,15 +14,12 @@ use uuid::Uuid;
 
 use super::io_errors;
 use super::text_file::{self, Encoding, FileKind, LineEndings};
+use crate::prompts::tools;
 use crate::workspace::path_guard::{ApprovedPath, MissingFolders, PathDenied, PathGuard, swapped};
 use cursor_proto::agent::v1::*;
 
 /// In files larger than this the format is not detected, and text is written unchanged.
 const MAX_SURVEYED: u64 = 64 * 1024 * 1024;
-
-/// The error for a text that the file's encoding cannot represent.
-const UNFIT: &str = "the file is neither UTF-8 nor UTF-16 and its encoding does not have all these \
-                     letters; nothing was written. Convert the file with a command first, e.g. iconv";
 
 /// Executes one write request.
 pub(super) fn write(guard: &PathGuard, args: &WriteArgs) -> WriteResult {
@@ -64,7 +61,7 @@ fn attempt(
             Err(_) if Format::is_old(cleared) && !wants_utf8(hint) => {
                 return Ok(write_result::Result::Error(WriteError {
                     path: shown.to_owned(),
-                    error: UNFIT.into(),
+                    error: tools::ENCODING_CANNOT_HOLD_TEXT.into(),
                 }));
             }
             // The file is new or not in an old encoding, or the request asks for UTF-8.
@@ -223,10 +220,7 @@ pub(crate) fn replace(cleared: &ApprovedPath, bytes: &[u8]) -> io::Result<()> {
 
 /// The file could only be overwritten in place, which would change its other hard links too.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the file has several names (hard links) and cannot be replaced here; nothing was written. \
-     Copy it to a new file first"
-)]
+#[error("{}", tools::HARD_LINKS)]
 struct SeveralNames;
 
 /// Why a file was not replaced by a new one.

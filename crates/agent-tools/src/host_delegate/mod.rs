@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bridge::Bridge;
 use crate::permission::CurrentTools;
 use crate::policy::{NativeTool, ToolDecision};
+use crate::prompts::refusals;
 use crate::rejection::{self, Rejector};
 use crate::shell::command_policy::{self, CommandDenied};
 use crate::workspace::path_guard::PathGuard;
@@ -156,15 +157,14 @@ impl HostDelegate {
             })
         };
         let checked = tokio::task::spawn_blocking(check).await;
-        checked.unwrap_or_else(|_| Some("the path could not be judged".into()))
+        checked.unwrap_or_else(|_| Some(refusals::PATH_NOT_CHECKED.into()))
     }
 
     async fn refuse_loss(
         request: ExecRequest,
         replies: ReplySender,
     ) -> Result<(), crate::ExecError> {
-        let reason = "the host's read tool showed only a part of this file; writing it whole \
-                      would lose the rest: change it with a command or an edit of the host";
+        let reason = refusals::PARTLY_READ;
         replies
             .send(rejection::refusal(request, reason.into())?)
             .await;

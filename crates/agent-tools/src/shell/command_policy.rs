@@ -2,12 +2,12 @@
 //! them, or they must run read-only and no sandbox is available here that enforces it.
 
 use super::denylist;
+use crate::prompts::refusals::NO_SANDBOX;
 use crate::{ExecReply, ExecRequest};
 use cursor_proto::agent::v1::*;
 
 /// The official client's name of the policy.
 const POLICY: &str = "workspace_readonly";
-const NO_SANDBOX: &str = "this client has no sandbox that keeps a command from changing things";
 
 /// Why a command is not run.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -26,9 +26,7 @@ static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::n
 
 /// The limit of concurrent commands is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{MAX_COMMANDS} commands are being executed, which is the limit; the command was not executed. Wait for one to end, or end one in the background"
-)]
+#[error("{}", crate::prompts::tools::too_many_commands(MAX_COMMANDS))]
 pub(crate) struct TooManyCommands;
 
 /// Starts a command in a process group of its own that does not outlive this process.

@@ -24,12 +24,13 @@ use super::protected_paths::{ProtectedPathRules, ProtectedPaths, SETTING};
 use super::secret_paths::{SecretFiles, SecretPaths};
 use crate::handlers::io_errors;
 use crate::policy::{Leave, ToolPolicy};
+use crate::prompts::refusals;
 
 /// Why access to a path is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PathDenied {
     /// The path does not exist.
-    #[error("nothing is there")]
+    #[error("the path does not exist")]
     Missing,
     /// `.cursorignore` excludes it.
     #[error("Blocked by cursor ignore")]
@@ -39,14 +40,10 @@ pub enum PathDenied {
     #[error("Blocked by permissions configuration")]
     Rules,
     /// It is a settings file that names commands to run, such as hooks or MCP servers.
-    #[error("{0} says which commands run here and what hooks guard; only the user changes it")]
+    #[error("{}", refusals::settings_file(.0))]
     Settings(PathBuf),
     /// Other programs execute what is written there.
-    #[error(
-        "{} is protected (rule {rule}): other programs run what it says, so only the user \
-         changes it, or allows it with {SETTING}",
-        path.display()
-    )]
+    #[error("{}", refusals::protected(path, rule, SETTING))]
     Protected {
         /// The path.
         path: PathBuf,
@@ -54,7 +51,7 @@ pub enum PathDenied {
         rule: String,
     },
     /// It contains credentials.
-    #[error("{0} is where cursor-sidecar or pi keeps credentials, which no tool touches")]
+    #[error("{}", refusals::secret(.0))]
     Secret(PathBuf),
     /// The path cannot be resolved: a loop of links, a file used as a directory, no permission.
     #[error("Write blocked: cannot verify {}", where_it_leads(path, error))]
@@ -68,13 +65,10 @@ pub enum PathDenied {
     #[error("Write blocked: {0} is a dangling symlink; what it would create cannot be verified")]
     Dangling(PathBuf),
     /// The path is outside the workspace.
-    #[error(
-        "{0} is outside the workspace; cursor-sidecar writes and deletes inside it only \
-         (the user can allow more with PI_CURSOR_ALLOW_OUTSIDE_WRITES=1)"
-    )]
+    #[error("{}", refusals::outside(.0))]
     Outside(PathBuf),
     /// The path is inside `/proc/<pid>`.
-    #[error("{0} shows the insides of a process, which are not read")]
+    #[error("{}", refusals::process(.0))]
     Process(PathBuf),
 }
 

@@ -9,6 +9,7 @@ use super::config::HookEvent;
 use super::hook_input::{self, HookInput};
 use super::{HookContext, HookDecision};
 use crate::cursor_config::CursorConfig;
+use crate::prompts::{refusals, tools};
 use crate::{
     ExecError, ExecOutput, ExecReply, ExecRequest, ExecTask, Executor, PendingQuestion,
     ReplySender, rejection,
@@ -101,7 +102,7 @@ impl HookedExecutor {
         let asking = async {
             let behind = tokio::task::spawn_blocking(move || (question.behind_links(), question));
             let Ok((behind, question)) = behind.await else {
-                return HookDecision::Deny("where its path leads cannot be determined".into());
+                return HookDecision::Deny(refusals::PATH_UNRESOLVED.into());
             };
             for question in std::iter::once(question).chain(behind) {
                 let (event, about) = (question.event, question.about);
@@ -114,7 +115,7 @@ impl HookedExecutor {
         };
         tokio::select! {
             verdict = asking => verdict,
-            () = abort.cancelled() => HookDecision::Deny("the request was cancelled".into()),
+            () = abort.cancelled() => HookDecision::Deny(tools::REQUEST_CANCELLED.into()),
         }
     }
 
@@ -224,10 +225,7 @@ impl Executor for HookedExecutor {
 
 /// Returns the typed result for a request that a hook denied.
 pub(super) fn refused(request: ExecRequest, why: &str) -> Result<ExecReply, ExecError> {
-    let reason = format!(
-        "{} was blocked by a hook: {why}\n\nDo not look for another way to do the same.",
-        hook_input::what(&request)
-    );
+    let reason = refusals::blocked_by_hook(hook_input::what(&request), why);
     tracing::info!("a hook kept a tool from running");
     if let ExecRequest::McpArgs(_) = request {
         return Ok(ExecReply::McpResult(McpResult {

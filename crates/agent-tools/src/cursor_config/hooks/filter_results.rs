@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::HookDecision;
 use super::executor::{HookedExecutor, refused};
 use super::hook_input;
+use crate::prompts::refusals;
 use crate::workspace::paths::plain;
 use crate::{ExecError, ExecReply, ExecRequest};
 use cursor_proto::agent::v1::*;
@@ -217,8 +218,9 @@ impl HookedExecutor {
         let lines = lines.iter().filter(|(_, names)| stays(names));
         let kept: Vec<&str> = lines.map(|(line, _)| *line).collect();
         found.output = format!(
-            "{}\n\n[{left_out} file(s) left out: a hook does not let them be read]",
-            kept.join("\n")
+            "{}\n\n{}",
+            kept.join("\n"),
+            refusals::files_omitted(left_out)
         );
         found.truncation = None;
     }

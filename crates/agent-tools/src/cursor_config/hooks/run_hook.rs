@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 use super::config::HookAction;
+use crate::prompts::refusals;
 use crate::shell::process_group::{scrub, spawn};
 use crate::shell::reaper::ChildReaper;
 
@@ -54,17 +55,11 @@ pub(super) async fn ask(
     };
     match tokio::time::timeout(patience, run(command, folder, payload, workspace, leash)).await {
         Ok(Ok(ended)) => judge(&ended),
-        Ok(Err(error)) if error.kind() == ErrorKind::FileTooLarge => HookDecision::Deny(format!(
-            "the hook printed more than {} MiB",
-            MOST_OUTPUT >> 20
-        )),
-        Ok(Err(error)) => {
-            HookDecision::Deny(format!("the hook could not be run: {}", error.kind()))
+        Ok(Err(error)) if error.kind() == ErrorKind::FileTooLarge => {
+            HookDecision::Deny(refusals::hook_output_too_long(MOST_OUTPUT >> 20))
         }
-        Err(_) => HookDecision::Deny(format!(
-            "the hook did not answer within {} s",
-            patience.as_secs()
-        )),
+        Ok(Err(error)) => HookDecision::Deny(refusals::hook_not_started(error.kind())),
+        Err(_) => HookDecision::Deny(refusals::hook_timed_out(patience.as_secs())),
     }
 }
 
@@ -139,23 +134,25 @@ fn judge(ended: &HookExit) -> HookDecision {
             // No output means no objection.
             None if ended.stdout.is_empty() => HookDecision::Allow,
             None if !printed.is_last || printed.objects.is_empty() => {
-                deny("the hook's answer is no JSON")
+                deny(refusals::HOOK_OUTPUT_NOT_JSON)
             }
-            None if printed.is_torn() => deny(NO_SENSE),
+            None if printed.is_torn() => deny(refusals::HOOK_OUTPUT_INVALID),
             None => HookDecision::Allow,
         },
         Some(2) => {
             let told = printed.objects.iter().rev().find_map(message);
-            let others = [ended.stdout.as_str(), &ended.stderr, "it gave no reason"];
+            let others = [
+                ended.stdout.as_str(),
+                &ended.stderr,
+                refusals::HOOK_GAVE_NO_REASON,
+            ];
             let told = told.or_else(|| others.into_iter().find(|text| !text.is_empty()));
             deny(told.unwrap_or_default())
         }
-        Some(code) => deny(&format!("the hook failed with exit code {code}")),
-        None => deny("the hook was killed"),
+        Some(code) => deny(&refusals::hook_failed(code)),
+        None => deny(refusals::HOOK_KILLED),
     }
 }
-
-const NO_SENSE: &str = "the hook's answer makes no sense";
 
 type JsonObject = Map<String, Json>;
 
@@ -222,11 +219,11 @@ fn parts(object: &JsonObject) -> Vec<&JsonObject> {
 /// Returns why an object denies the tool, or `None` if it does not.
 fn denial(object: &JsonObject) -> Option<String> {
     let why = message(object);
-    let no = || Some(why.unwrap_or("it gave no reason").to_owned());
+    let no = || Some(why.unwrap_or(refusals::HOOK_GAVE_NO_REASON).to_owned());
     for part in parts(object) {
         if named(part, "updatedInput").any(|input| !input.is_null()) {
             // Running the tool with the original input is not what the hook allowed.
-            return Some("it wants other input, which this client cannot pass on".into());
+            return Some(refusals::HOOK_CHANGES_INPUT.into());
         }
         if named(part, "continue").any(|goes_on| *goes_on == false) {
             return no();
@@ -238,11 +235,9 @@ fn denial(object: &JsonObject) -> Option<String> {
                 Some("deny" | "block") => return no(),
                 Some("ask") => {
                     let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
-                    return Some(format!(
-                        "it wants a person to be asked{why}, and nobody can be asked here"
-                    ));
+                    return Some(refusals::approval_unavailable(why));
                 }
-                _ => return Some(NO_SENSE.into()),
+                _ => return Some(refusals::HOOK_OUTPUT_INVALID.into()),
             }
         }
     }
@@ -334,7 +329,7 @@ mod tests {
                 r#"{"permission":"deny","reason":"r"} {"permission":"allow"}"#,
                 no("r"),
             ),
-            (r#"{"permission":"deny",} {"log":"done"}"#, no(NO_SENSE)),
+            (r#"{"permission":"deny",} {"log":"done"}"#, no(refusals::HOOK_OUTPUT_INVALID)),
             (r#"{"Permission":"deny","User_Message":"r"}"#, no("r")),
             (r#"{"decision":"block","reason":"r"}"#, no("r")),
             (
@@ -348,11 +343,11 @@ mod tests {
             ),
             (
                 r#"{"hookSpecificOutput":{"permissionDecision":"allow","updatedInput":{}}}"#,
-                no("it wants other input, which this client cannot pass on"),
+                no(refusals::HOOK_CHANGES_INPUT),
             ),
             (
                 r#"{"hookSpecificOutput":{"permissionDecision":"defer"}}"#,
-                no(NO_SENSE),
+                no(refusals::HOOK_OUTPUT_INVALID),
             ),
             (
                 r#"{"hookSpecificOutput":{"permissionDecision":"allow"}}"#,

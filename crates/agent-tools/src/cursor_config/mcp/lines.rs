@@ -105,10 +105,7 @@ impl BoundedLine {
 
 /// The error message for the model when a response is over the limit.
 pub(super) fn too_long(limit: usize) -> String {
-    format!(
-        "the answer of the MCP server is longer than {} MiB, which is the limit; ask for less of it",
-        limit.div_ceil(1024 * 1024)
-    )
+    crate::prompts::tools::mcp_answer_too_long(limit.div_ceil(1024 * 1024))
 }
 
 /// The fields found at the start of a message.

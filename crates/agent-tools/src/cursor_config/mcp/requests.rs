@@ -14,17 +14,17 @@ use serde_json::{Map, Value as Json};
 use tokio_util::sync::CancellationToken;
 
 use super::{ConnectedServer, ConnectionState, McpServer, McpServers};
+use crate::prompts::tools;
 use cursor_proto::agent::v1::*;
 use cursor_proto::value;
-
-/// The status message of a server that is still connecting.
-const LOADING: &str = "it is being connected; its tools come when it is there";
 
 impl McpServer {
     /// Returns the status string for Cursor and, unless it is connected, a message.
     fn status(&self) -> (&'static str, Option<String>) {
         match self.state() {
-            ConnectionState::Asleep | ConnectionState::Loading => ("loading", Some(LOADING.into())),
+            ConnectionState::Asleep | ConnectionState::Loading => {
+                ("loading", Some(tools::MCP_CONNECTING.into()))
+            }
             ConnectionState::Ready(_) => ("connected", None),
             ConnectionState::Failed { why, .. } => {
                 let word = match why {
@@ -49,9 +49,9 @@ impl McpServer {
         self.wake();
         match self.settled().await {
             ConnectionState::Ready(ready) => Ok(ready),
-            ConnectionState::Failed { why, .. } => Err(format!("the MCP server {name:?}: {why}")),
+            ConnectionState::Failed { why, .. } => Err(tools::mcp_server(name, &why.to_string())),
             ConnectionState::Asleep | ConnectionState::Loading => {
-                Err(format!("the MCP server {name:?}: {LOADING}"))
+                Err(tools::mcp_server(name, tools::MCP_CONNECTING))
             }
         }
     }
@@ -77,7 +77,7 @@ impl McpServer {
                 Ok(ready) => ready,
                 Err(problem) => return error(problem),
             },
-            () = abort.cancelled() => return error("the call was cancelled".into()),
+            () = abort.cancelled() => return error(tools::CALL_CANCELLED.into()),
         };
         let bare = self.tool(args);
         let Some(tool) = ready
@@ -102,14 +102,14 @@ impl McpServer {
         // Dropping the call notifies the server that it is cancelled.
         let answer = tokio::select! {
             answer = ready.peer.call_tool_once(request) => answer,
-            () = abort.cancelled() => return error("the call was cancelled".into()),
+            () = abort.cancelled() => return error(tools::CALL_CANCELLED.into()),
             () = tokio::time::sleep(limit) => {
-                return error(format!("the tool did not answer within {} s", limit.as_secs()));
+                return error(tools::mcp_tool_timed_out(limit));
             }
         };
         match answer {
             Ok(CallToolResponse::Complete(complete)) => success(complete),
-            Ok(_) => error("the tool asks for input, which this client cannot give".into()),
+            Ok(_) => error(tools::MCP_NEEDS_INPUT.into()),
             Err(problem) => error(self.words(&ready, &problem)),
         }
     }
@@ -308,7 +308,7 @@ impl McpServers {
                 let content = read_mcp_resource_success::Content::Blob(bytes.into());
                 (uri, mime_type, content)
             }
-            _ => return Some(failed("this client cannot read such resources".into())),
+            _ => return Some(failed(tools::MCP_NO_RESOURCES.into())),
         };
         Some(Answer::Success(ReadMcpResourceSuccess {
             uri,
@@ -346,7 +346,7 @@ fn item(content: ContentBlock) -> McpToolResultContentItem {
                 data: data.into(),
                 mime_type: image.mime_type,
             }),
-            Err(_) => text("[a picture that cannot be read]".into()),
+            Err(_) => text(tools::UNREADABLE_IMAGE.into()),
         },
         ContentBlock::Resource(embedded) => match embedded.resource {
             ResourceContents::TextResourceContents { text: words, .. } => text(words),
@@ -357,7 +357,7 @@ fn item(content: ContentBlock) -> McpToolResultContentItem {
         },
         ContentBlock::ResourceLink(resource) => text(format!("Resource: {}", resource.uri)),
         ContentBlock::Audio(_) => text("[a sound]".into()),
-        _ => text("[something this client does not know]".into()),
+        _ => text(tools::UNKNOWN_CONTENT.into()),
     };
     McpToolResultContentItem {
         content: Some(content),

@@ -3,6 +3,7 @@
 use super::{PiToolError, number};
 use crate::handlers::pi_tools;
 use crate::handlers::text_file;
+use crate::prompts;
 use crate::workspace::path_guard::PathGuard;
 use cursor_proto::agent::v1::*;
 
@@ -19,9 +20,8 @@ pub(crate) fn edit(
     }
     let path = guard.absolute(pi_tools::named(&args.path));
     // The file keeps its encoding, so an edit of one we cannot decode would damage it.
-    let text = text_file::faithful(&pi_tools::whole(guard, &path)?).ok_or_else(|| {
-        PiToolError("the file is in no encoding this client knows: an edit would damage it".into())
-    })?;
+    let text = text_file::faithful(&pi_tools::whole(guard, &path)?)
+        .ok_or_else(|| PiToolError(prompts::tools::ENCODING_UNKNOWN.into()))?;
     let old = text.replace("\r\n", "\n");
     let mut wanted: Vec<String> = args
         .edits

@@ -10,6 +10,7 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::{io_errors, ls, sort_names, write};
+use crate::prompts::tools;
 use crate::workspace::path_guard::{PathDenied, PathGuard};
 use crate::workspace::{cursorignore, walk};
 use cursor_proto::agent::v1::*;
@@ -66,9 +67,7 @@ pub(super) fn whole(guard: &PathGuard, path: &Path) -> Result<Vec<u8>, PiToolErr
         .map_err(|error| PiToolError::io(&error, "open", path))?;
     let size = file.metadata().map(|about| about.len()).unwrap_or(0);
     if size > MAX_FILE {
-        return Err(PiToolError(format!(
-            "the file has {size} bytes; at most {MAX_FILE} are read at once"
-        )));
+        return Err(PiToolError(tools::file_too_large(size, MAX_FILE)));
     }
     let mut bytes = Vec::new();
     file.take(MAX_FILE)
@@ -278,7 +277,7 @@ pub(super) fn find(
     walk.sort_by_file_name(|a, b| sort_names::names(&a.to_string_lossy(), &b.to_string_lossy()));
     for entry in walk.build().flatten() {
         if abort.is_cancelled() {
-            return Err(PiToolError("the search was cancelled".into()));
+            return Err(PiToolError(tools::SEARCH_CANCELLED.into()));
         }
         let Ok(inside) = entry.path().strip_prefix(&root) else {
             continue;

@@ -1,9 +1,4 @@
-//! The instructions about history, recovery and repeated effects that cursor-sidecar writes to a
-//! model, on one screen. Refusals of single tools are in `tools::refuse`.
-//!
-//! The host's system prompt, the user's messages and the results of tools are not here: they are
-//! passed on as they are. What is here is product text: short, imperative, exact. A test shows all
-//! of it, so that a change of a single word is seen in review.
+//! History, recovery and repeated effects.
 
 use std::fmt::Display;
 
@@ -123,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_text_we_write_to_a_model() {
+    fn every_text_about_recovery() {
         let messages = ["User: hi".to_owned(), "Assistant: hello".to_owned()];
         let texts = [
             IMAGE_OMITTED.into(),
