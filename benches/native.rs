@@ -20,10 +20,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
-use agent_tools::context::Facts;
-use agent_tools::native::policy::Policy;
-use agent_tools::native::{self, Workbench};
-use agent_tools::{Executor, Replies, Reply, Request, Said};
+use agent_tools::handlers;
+use agent_tools::policy::ToolPolicy;
+use agent_tools::request_context::RunContext;
+use agent_tools::shell::ShellSession;
+use agent_tools::{ExecOutput, ExecReply, ExecRequest, Executor, ReplySender};
 use clients::Client;
 use cursor_proto::agent::v1::{
     GrepArgs, LsArgs, ReadArgs, ShellArgs, grep_result, read_result, shell_stream,
@@ -73,15 +74,16 @@ struct Bench {
 }
 
 impl Bench {
-    fn ask(&self, request: Request) -> Vec<Reply> {
+    fn ask(&self, request: ExecRequest) -> Vec<ExecReply> {
         self.runtime.block_on(async {
             let (queue, mut replies) = mpsc::channel(64);
             let abort = CancellationToken::new();
-            let work = Arc::clone(&self.executor).execute(request, Replies::new(1, queue), abort);
+            let work =
+                Arc::clone(&self.executor).execute(request, ReplySender::new(1, queue), abort);
             let done = tokio::spawn(work.done);
             let mut all = Vec::new();
             while let Some((_, said)) = replies.recv().await {
-                if let Said::Reply(reply) = said {
+                if let ExecOutput::Reply(reply) = said {
                     all.push(*reply);
                 }
             }
@@ -91,12 +93,12 @@ impl Bench {
     }
 
     fn grep(&self, mode: &str) -> usize {
-        let request = Request::GrepArgs(GrepArgs {
+        let request = ExecRequest::GrepArgs(GrepArgs {
             pattern: "needle7f3a".into(),
             output_mode: Some(mode.into()),
             ..GrepArgs::default()
         });
-        let Reply::GrepResult(result) = self.ask(request).remove(0) else {
+        let ExecReply::GrepResult(result) = self.ask(request).remove(0) else {
             panic!("another kind");
         };
         match result.result {
@@ -178,12 +180,13 @@ fn main() {
     let home = tempfile::tempdir().unwrap();
     let root = home.path().canonicalize().unwrap();
     plant(&root, files);
-    let facts = Facts {
+    let facts = RunContext {
         workspace: root.clone(),
-        ..Facts::default()
+        ..RunContext::default()
     };
-    let workbench = Arc::new(Workbench::default());
-    let (executor, _) = native::executor_without_host(facts, &Policy::default(), &workbench, false);
+    let workbench = Arc::new(ShellSession::default());
+    let (executor, _) =
+        handlers::executor_without_host(facts, &ToolPolicy::default(), &workbench, false);
     let bench = Bench {
         runtime: tokio::runtime::Runtime::new().unwrap(),
         executor,
@@ -232,7 +235,7 @@ fn main() {
     row(
         "ls of the tree",
         timed(|| {
-            let request = Request::LsArgs(LsArgs::default());
+            let request = ExecRequest::LsArgs(LsArgs::default());
             assert_eq!(bench.ask(request).len(), 1);
         }),
         "ms",
@@ -257,11 +260,11 @@ fn main() {
         "read of 1,000 files",
         timed(|| {
             for path in &some {
-                let request = Request::ReadArgs(ReadArgs {
+                let request = ExecRequest::ReadArgs(ReadArgs {
                     path: path.clone(),
                     ..ReadArgs::default()
                 });
-                let Reply::ReadResult(result) = bench.ask(request).remove(0) else {
+                let ExecReply::ReadResult(result) = bench.ask(request).remove(0) else {
                     panic!("another kind");
                 };
                 assert!(matches!(
@@ -276,11 +279,11 @@ fn main() {
     on_the_wire(&bench.runtime, &root, &some);
     let started = Instant::now();
     let megabytes = 200;
-    let all = bench.ask(Request::ShellStreamArgs(ShellArgs {
+    let all = bench.ask(ExecRequest::ShellStreamArgs(ShellArgs {
         command: format!("head -c {megabytes}000000 /dev/zero | tr '\\0' x"),
         ..ShellArgs::default()
     }));
-    let Some(Reply::ShellStream(last)) = all.last() else {
+    let Some(ExecReply::ShellStream(last)) = all.last() else {
         panic!("another kind");
     };
     assert!(matches!(last.event, Some(shell_stream::Event::Exit(_))));

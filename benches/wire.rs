@@ -20,7 +20,7 @@ use agent::run::{
     Action, Backend, BlobKey, MemoryBlobs, Model, RetryPolicy, RunEvent, RunSpec, Spent, Timing,
     ToolGates, UserMessage, start,
 };
-use agent_tools::refuse::Refuse;
+use agent_tools::rejection::Rejector;
 use cursor_client::ClientOptions;
 use cursor_proto::agent::v1::{
     AgentServerMessage, InteractionUpdate, TextDeltaUpdate, agent_server_message,
@@ -241,7 +241,7 @@ async fn stream(backend: &Backend) -> f64 {
     let mut handle = start(
         backend.clone(),
         spec,
-        Arc::new(Refuse::default()),
+        Arc::new(Rejector::default()),
         Arc::new(MemoryBlobs::default()),
         RetryPolicy::default(),
         Timing::default(),

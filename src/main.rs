@@ -5,7 +5,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use agent_tools::leash::{self, Leash};
+use agent_tools::shell::reaper::{self, ChildReaper};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use cursor_sidecar::cli::{
     AskCommand, AskCommandError, DoctorCommand, LoginCommand, LogoutCommand, ModelsCommand,
@@ -45,8 +45,8 @@ enum CliCommand {
     Sim(cursor_sim::Args),
     Schema(SchemaCommand),
     /// Ends processes that a sidecar leaves running; started by the sidecar itself.
-    #[command(hide = true, name = leash::ARGUMENT)]
-    Leash,
+    #[command(hide = true, name = reaper::ARGUMENT)]
+    Reaper,
 }
 
 fn main() -> ExitCode {
@@ -63,8 +63,8 @@ fn main() -> ExitCode {
         let _ = Arguments::command().print_help();
         return ExitCode::from(2);
     }
-    if matches!(arguments.command, Some(CliCommand::Leash)) {
-        leash::hold();
+    if matches!(arguments.command, Some(CliCommand::Reaper)) {
+        reaper::hold();
         return ExitCode::SUCCESS;
     }
     let home = etcetera::choose_base_strategy()
@@ -114,10 +114,10 @@ fn run(command: CliCommand, config: Arc<Config>) -> anyhow::Result<ExitCode> {
         .thread_keep_alive(std::time::Duration::from_secs(2))
         .enable_all()
         .build()?;
-    let leash = Leash::new();
+    let leash = ChildReaper::new();
     let code = runtime.block_on(async {
         match command {
-            CliCommand::Leash => leash::hold(),
+            CliCommand::Reaper => reaper::hold(),
             CliCommand::Stdio => match rpc::serve(config, leash.clone()).await? {
                 rpc::Ended::Orderly => {}
                 // As in LSP: exiting without a `shutdown` request is an error.
@@ -197,7 +197,7 @@ fn start_logs(command: &CliCommand, config: &Config) -> Option<DebugLogGuard> {
         | CliCommand::Trust(_)
         | CliCommand::Models(_)
         | CliCommand::Sim(_)
-        | CliCommand::Leash
+        | CliCommand::Reaper
         | CliCommand::Schema(_) => None,
     };
     let stderr = tracing_subscriber::registry().with(stderr.with_filter(filter));

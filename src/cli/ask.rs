@@ -17,12 +17,13 @@ use agent::run::{
     Outcome, RetryPolicy, RunEvent, RunSpec, Spent, Timing, ToolGates, UserMessage, start,
 };
 use agent_tools::Executor;
-use agent_tools::context::Facts;
-use agent_tools::leash::Leash;
-use agent_tools::native::{self, Workbench};
-use agent_tools::refuse::Refuse;
-use agent_tools::settings::Library;
-use agent_tools::settings::hooks::{Guarded, Occasion};
+use agent_tools::cursor_config::ConfigCache;
+use agent_tools::cursor_config::hooks::{HookContext, HookedExecutor};
+use agent_tools::handlers;
+use agent_tools::rejection::Rejector;
+use agent_tools::request_context::RunContext;
+use agent_tools::shell::ShellSession;
+use agent_tools::shell::reaper::ChildReaper;
 use cursor_client::account::find_key;
 use foundation::terminal_text::clean;
 
@@ -95,7 +96,7 @@ fn parse_model(text: &str) -> Result<Model, String> {
 
 impl AskCommand {
     /// Sends the prompt and prints the answer.
-    pub async fn run(self, config: &Config, leash: Leash) -> Result<(), AskCommandError> {
+    pub async fn run(self, config: &Config, leash: ChildReaper) -> Result<(), AskCommandError> {
         let backend = Backend::new(&config.client)?;
         config.log_warnings();
         let text = match self.prompt.as_str() {
@@ -131,20 +132,20 @@ impl AskCommand {
             rest: std::time::Duration::ZERO,
             done: Default::default(),
         };
-        let library = Library::new(config.home.clone(), leash);
+        let library = ConfigCache::new(config.home.clone(), leash);
         let library = Arc::new(library.with_state(config.state_dir.clone()));
-        let facts = Facts {
+        let facts = RunContext {
             workspace,
             home: config.home.clone(),
             shell: config.turn.shell.clone(),
-            ..Facts::default()
+            ..RunContext::default()
         };
         let executor: Arc<dyn Executor> = if self.tools {
             self.executor(facts, &mut spec, &library, config).await
         } else {
-            Arc::new(Refuse {
+            Arc::new(Rejector {
                 facts,
-                ..Refuse::default()
+                ..Rejector::default()
             })
         };
         let handle = start(
@@ -172,9 +173,9 @@ impl AskCommand {
     /// say otherwise, because no host has tools of its own.
     async fn executor(
         &self,
-        mut facts: Facts,
+        mut facts: RunContext,
         spec: &mut RunSpec,
-        library: &Arc<Library>,
+        library: &Arc<ConfigCache>,
         config: &Config,
     ) -> Arc<dyn Executor> {
         let policy = &config.turn.native;
@@ -183,8 +184,8 @@ impl AskCommand {
             tracing::warn!("{notice}");
         }
         spec.offers = settings.servers.offers(0);
-        let bench = Arc::new(Workbench::new(library.leash().clone()));
-        let occasion = Occasion {
+        let bench = Arc::new(ShellSession::new(library.leash().clone()));
+        let occasion = HookContext {
             workspace: facts.workspace.clone(),
             home: facts.home.clone(),
             bench: Arc::clone(&bench),
@@ -192,9 +193,9 @@ impl AskCommand {
             model: spec.model.id.clone(),
         };
         facts.settings = Arc::clone(&settings);
-        let (inner, gates) = native::executor_without_host(facts, policy, &bench, self.plan);
+        let (inner, gates) = handlers::executor_without_host(facts, policy, &bench, self.plan);
         spec.gates = gates;
-        Guarded::around(inner, &settings, occasion)
+        HookedExecutor::around(inner, &settings, occasion)
     }
 
     async fn print(&self, mut handle: Handle) -> Result<(), AskCommandError> {

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::config::Config;
 use agent::run::{AssembleError, dashboard};
-use agent_tools::native::remove_secrets;
+use agent_tools::shell::remove_secrets;
 use cursor_client::account::{BrowserLogin, LoginError, StoredLogin};
 use foundation::private_files::PrivateFileError;
 use foundation::terminal_text::clean;

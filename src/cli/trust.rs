@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use crate::config::Config;
-use agent_tools::settings::consent::{self, ConsentError};
+use agent_tools::cursor_config::consent::{self, ConsentError};
 
 /// Accept the MCP servers and hooks of a project's Cursor settings in their current form.
 #[derive(Debug, clap::Args)]

@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use agent::catalog::CachePolicy;
 use agent::run::{Patience, RETRIES};
 use agent::turn::{Bridging, LONGEST_PARK, Policy, Questions};
-use agent_tools::bridge::diagnostics::Diagnostics;
-use agent_tools::bridge::snapshot::Overlapping;
-use agent_tools::native::secret_paths::SecretPaths;
+use agent_tools::bridge::call_log::CallLogTarget;
+use agent_tools::bridge::tool_set::BuiltinTools;
+use agent_tools::workspace::secret_paths::SecretPaths;
 use cursor_client::ClientOptions;
 use cursor_client::choice::Preference;
 use cursor_client::endpoint::EndpointOptions;
@@ -320,15 +320,15 @@ fn turn(
         Questions::Never
     };
     let overlapping = if reader.switch("PI_CURSOR_EXPOSE_BUILTIN_TOOLS") {
-        Overlapping::Offered
+        BuiltinTools::Offered
     } else {
-        Overlapping::Hidden
+        BuiltinTools::Hidden
     };
     let is_logged = reader.switch("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG");
     let diagnostics = match reader.path("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE") {
-        _ if !is_logged => Diagnostics::Off,
-        None => Diagnostics::Stderr,
-        Some(file) => Diagnostics::StderrAnd(file),
+        _ if !is_logged => CallLogTarget::Off,
+        None => CallLogTarget::Stderr,
+        Some(file) => CallLogTarget::StderrAnd(file),
     };
     for name in parse::TOOL_TIMEOUT.iter().chain([&parse::CALL_TIMEOUT]) {
         reader.number(name);

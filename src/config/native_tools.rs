@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use agent_tools::native::policy::{Leave, MODES, Mode, Policy, Tool};
-use agent_tools::native::protected::ProtectedPaths;
-use agent_tools::native::secret_paths::SecretPaths;
-use agent_tools::settings::sources::{Choice, SOURCES, Trust};
+use agent_tools::cursor_config::sources::{ProjectTrust, SOURCES, SourceFilter};
+use agent_tools::policy::{ExecutedBy, Leave, MODES, NativeTool, ToolPolicy};
+use agent_tools::workspace::protected_paths::ProtectedPaths;
+use agent_tools::workspace::secret_paths::SecretPaths;
 
 use super::parse;
 use super::values::SettingReader;
@@ -22,7 +22,7 @@ const TRUST: &str = "PI_CURSOR_TRUST_PROJECT";
 /// Reads the policy of native tools. A part that is not understood becomes a warning, and
 /// everything it may have been meant to forbid is forbidden, because a typo must not allow an
 /// effect.
-pub(super) fn policy(reader: &mut SettingReader<'_>, secret_paths: SecretPaths) -> Policy {
+pub(super) fn policy(reader: &mut SettingReader<'_>, secret_paths: SecretPaths) -> ToolPolicy {
     let (mode, overrides) = modes(reader);
     let denied = denied(reader);
     let mut permission = |name| {
@@ -38,7 +38,7 @@ pub(super) fn policy(reader: &mut SettingReader<'_>, secret_paths: SecretPaths) 
     for part in invalid {
         reader.invalid_item(PROTECTED, &part);
     }
-    Policy {
+    ToolPolicy {
         mode,
         overrides,
         denied,
@@ -50,14 +50,14 @@ pub(super) fn policy(reader: &mut SettingReader<'_>, secret_paths: SecretPaths) 
 }
 
 /// Reads the mode of all tools and the modes of single tools.
-fn modes(reader: &mut SettingReader<'_>) -> (Option<Mode>, BTreeMap<Tool, Mode>) {
+fn modes(reader: &mut SettingReader<'_>) -> (Option<ExecutedBy>, BTreeMap<NativeTool, ExecutedBy>) {
     let (mut mode, mut overrides) = (None, BTreeMap::new());
     let mut is_unclear = false;
     for text in parse::items(&reader.text(MODE).unwrap_or_default()) {
         let (tool, given) = match text.split_once('=') {
             None => (None, parse::named(&MODES, text)),
             Some((tool, given)) => (
-                Some(parse::named(&Tool::ALL, tool)),
+                Some(parse::named(&NativeTool::ALL, tool)),
                 parse::named(&MODES, given),
             ),
         };
@@ -71,9 +71,9 @@ fn modes(reader: &mut SettingReader<'_>) -> (Option<Mode>, BTreeMap<Tool, Mode>)
                 continue;
             }
             // It could only have allowed something.
-            (Some(None), Some(Mode::Local | Mode::Ask)) => "it changes nothing",
+            (Some(None), Some(ExecutedBy::Local | ExecutedBy::Ask)) => "it changes nothing",
             (Some(Some(tool)), None) => {
-                overrides.insert(tool, Mode::Off);
+                overrides.insert(tool, ExecutedBy::Off);
                 "that tool is refused"
             }
             (None | Some(None), _) => {
@@ -84,21 +84,21 @@ fn modes(reader: &mut SettingReader<'_>) -> (Option<Mode>, BTreeMap<Tool, Mode>)
         reader.restrict(MODE, text, instead);
     }
     if is_unclear {
-        mode = Some(Mode::Off);
+        mode = Some(ExecutedBy::Off);
     }
     (mode, overrides)
 }
 
 /// Reads the tools that are always refused.
-fn denied(reader: &mut SettingReader<'_>) -> BTreeSet<Tool> {
+fn denied(reader: &mut SettingReader<'_>) -> BTreeSet<NativeTool> {
     let mut denied = BTreeSet::new();
     for name in parse::items(&reader.text(DENY).unwrap_or_default()) {
-        match parse::named(&Tool::ALL, name) {
+        match parse::named(&NativeTool::ALL, name) {
             Some(tool) => {
                 denied.insert(tool);
             }
             None => {
-                denied.extend(Tool::ALL.iter().map(|(_, tool)| *tool));
+                denied.extend(NativeTool::ALL.iter().map(|(_, tool)| *tool));
                 reader.restrict(DENY, name, "all of Cursor's own tools are refused");
             }
         }
@@ -107,17 +107,19 @@ fn denied(reader: &mut SettingReader<'_>) -> BTreeSet<Tool> {
 }
 
 /// Reads which Cursor settings are used.
-pub(super) fn cursor_settings(reader: &mut SettingReader<'_>) -> Choice {
-    let mut choice = Choice {
+pub(super) fn cursor_settings(reader: &mut SettingReader<'_>) -> SourceFilter {
+    let mut choice = SourceFilter {
         connect_timeout: parse::connect_timeout(reader.values),
         tool_timeout: parse::tool_timeout(reader.values),
-        ..Choice::nothing()
+        ..SourceFilter::nothing()
     };
     let sources = parse::setting_sources(reader.values.get(SETTING_SOURCES));
     for name in sources.unwrap_or_default() {
         match parse::named(&SOURCES, &name) {
             Some(source) => drop(choice.sources.insert(source)),
-            None if name.eq_ignore_ascii_case("all") => choice.sources = Choice::default().sources,
+            None if name.eq_ignore_ascii_case("all") => {
+                choice.sources = SourceFilter::default().sources
+            }
             None => reader.invalid_item(SETTING_SOURCES, &name),
         }
     }
@@ -129,20 +131,20 @@ pub(super) fn cursor_settings(reader: &mut SettingReader<'_>) -> Choice {
 }
 
 /// Reads the projects whose commands may be run.
-fn trust(reader: &mut SettingReader<'_>) -> Trust {
+fn trust(reader: &mut SettingReader<'_>) -> ProjectTrust {
     let Some(text) = reader.text(TRUST) else {
-        return Trust::Nobody;
+        return ProjectTrust::Nobody;
     };
     match parse::switch(Some(&text)) {
-        Some(true) => Trust::Everybody,
-        Some(false) => Trust::Nobody,
+        Some(true) => ProjectTrust::Everybody,
+        Some(false) => ProjectTrust::Nobody,
         None => {
             let (folders, others): (Vec<PathBuf>, Vec<PathBuf>) =
                 std::env::split_paths(&text).partition(|folder| folder.is_absolute());
             for folder in others {
                 reader.invalid_item(TRUST, &folder.to_string_lossy());
             }
-            Trust::Folders(folders)
+            ProjectTrust::Folders(folders)
         }
     }
 }
@@ -151,7 +153,7 @@ fn trust(reader: &mut SettingReader<'_>) -> Trust {
 mod tests {
     use super::super::values::{Environment, Values};
     use super::*;
-    use agent_tools::settings::sources::Source;
+    use agent_tools::cursor_config::sources::ConfigSource;
     use std::path::Path;
 
     fn with_reader<T>(
@@ -171,20 +173,20 @@ mod tests {
         (value, warnings)
     }
 
-    fn read(pairs: &[(&str, &str)]) -> (Policy, Vec<String>) {
+    fn read(pairs: &[(&str, &str)]) -> (ToolPolicy, Vec<String>) {
         with_reader(pairs, |reader| policy(reader, SecretPaths::default()))
     }
 
-    fn chosen(pairs: &[(&str, &str)]) -> (Choice, usize) {
+    fn chosen(pairs: &[(&str, &str)]) -> (SourceFilter, usize) {
         let (choice, warnings) = with_reader(pairs, cursor_settings);
         (choice, warnings.len())
     }
 
     #[test]
     fn the_default_leaves_the_mode_to_the_host_and_keeps_to_the_workspace() {
-        assert_eq!(read(&[]), (Policy::default(), Vec::new()));
-        assert_eq!(Policy::default().mode, None);
-        assert_eq!(Policy::default().outside_writes, Leave::Refused);
+        assert_eq!(read(&[]), (ToolPolicy::default(), Vec::new()));
+        assert_eq!(ToolPolicy::default().mode, None);
+        assert_eq!(ToolPolicy::default().outside_writes, Leave::Refused);
     }
 
     #[test]
@@ -196,8 +198,11 @@ mod tests {
             (PRIVATE, "true"),
         ]);
         assert!(warnings.is_empty(), "{warnings:?}");
-        assert_eq!(policy.mode, Some(Mode::Off));
-        assert_eq!(policy.denied, BTreeSet::from([Tool::Write, Tool::Shell]));
+        assert_eq!(policy.mode, Some(ExecutedBy::Off));
+        assert_eq!(
+            policy.denied,
+            BTreeSet::from([NativeTool::Write, NativeTool::Shell])
+        );
         assert_eq!(policy.outside_writes, Leave::Allowed);
         assert_eq!(policy.private_fetch, Leave::Allowed);
     }
@@ -206,11 +211,11 @@ mod tests {
     fn single_tools_have_modes_of_their_own() {
         let (policy, warnings) = read(&[(MODE, "host, Shell = Local,read=off,write=ask,")]);
         assert!(warnings.is_empty(), "{warnings:?}");
-        assert_eq!(policy.mode, Some(Mode::Host));
+        assert_eq!(policy.mode, Some(ExecutedBy::Host));
         let modes = [
-            (Tool::Read, Mode::Off),
-            (Tool::Write, Mode::Ask),
-            (Tool::Shell, Mode::Local),
+            (NativeTool::Read, ExecutedBy::Off),
+            (NativeTool::Write, ExecutedBy::Ask),
+            (NativeTool::Shell, ExecutedBy::Local),
         ];
         assert_eq!(policy.overrides, BTreeMap::from(modes));
         // The others are left to the host.
@@ -223,8 +228,11 @@ mod tests {
         let (policy, _) = read(&[(MODE, "local,shell=ask,read=off"), (DENY, "write")]);
         let policy = policy.without_local();
         assert_eq!(policy.mode, None);
-        assert_eq!(policy.overrides, BTreeMap::from([(Tool::Read, Mode::Off)]));
-        assert_eq!(policy.denied, BTreeSet::from([Tool::Write]));
+        assert_eq!(
+            policy.overrides,
+            BTreeMap::from([(NativeTool::Read, ExecutedBy::Off)])
+        );
+        assert_eq!(policy.denied, BTreeSet::from([NativeTool::Write]));
     }
 
     #[test]
@@ -243,16 +251,16 @@ mod tests {
             ("read=local", "delete,shel", "", ALL),
         ] {
             let (policy, warnings) = read(&[(MODE, mode), (DENY, deny)]);
-            let chosen = |tool: &Tool| {
+            let chosen = |tool: &NativeTool| {
                 let own = policy.overrides.get(tool).copied().or(policy.mode);
                 own.filter(|_| !policy.denied.contains(tool))
             };
-            let by = |(name, tool): &(&str, Tool)| match chosen(tool)? {
-                Mode::Local => Some((*name).to_owned()),
-                Mode::Host => Some(format!("{name}=host")),
-                Mode::Ask | Mode::Off => None,
+            let by = |(name, tool): &(&str, NativeTool)| match chosen(tool)? {
+                ExecutedBy::Local => Some((*name).to_owned()),
+                ExecutedBy::Host => Some(format!("{name}=host")),
+                ExecutedBy::Ask | ExecutedBy::Off => None,
             };
-            let by: Vec<String> = Tool::ALL.iter().filter_map(by).collect();
+            let by: Vec<String> = NativeTool::ALL.iter().filter_map(by).collect();
             assert_eq!(by.join(" "), executed, "{mode} {deny}");
             let [message] = warnings.as_slice() else {
                 panic!("{mode} {deny}: {warnings:?}");
@@ -263,26 +271,29 @@ mod tests {
             );
         }
         let (policy, warnings) = read(&[(OUTSIDE, "maybe")]);
-        assert_eq!((policy, warnings.len()), (Policy::default(), 1));
+        assert_eq!((policy, warnings.len()), (ToolPolicy::default(), 1));
     }
 
     #[test]
     fn by_default_everything_is_loaded_and_no_project_trusted() {
-        assert_eq!(chosen(&[]), (Choice::default(), 0));
-        assert_eq!(chosen(&[(SETTING_SOURCES, "none")]).0, Choice::nothing());
+        assert_eq!(chosen(&[]), (SourceFilter::default(), 0));
+        assert_eq!(
+            chosen(&[(SETTING_SOURCES, "none")]).0,
+            SourceFilter::nothing()
+        );
         assert_eq!(
             chosen(&[(SETTING_SOURCES, "all,project")]),
-            (Choice::default(), 0)
+            (SourceFilter::default(), 0)
         );
-        assert!(!Choice::default().trust.covers(Path::new("/")));
+        assert!(!SourceFilter::default().trust.covers(Path::new("/")));
     }
 
     #[test]
     fn unknown_sources_cause_warnings() {
         let (choice, warnings) = chosen(&[(SETTING_SOURCES, "Project, mdm,no")]);
         assert_eq!(warnings, 1);
-        assert!(choice.has(Source::Project) && choice.has(Source::Mdm));
-        assert!(!choice.has(Source::User) && !choice.has(Source::Plugins));
+        assert!(choice.has(ConfigSource::Project) && choice.has(ConfigSource::Mdm));
+        assert!(!choice.has(ConfigSource::User) && !choice.has(ConfigSource::Plugins));
     }
 
     #[test]
@@ -295,8 +306,8 @@ mod tests {
         assert_eq!(warnings, 0);
         assert!(choice.trust.covers(&inside));
         assert!(!choice.trust.covers(&std::env::temp_dir()));
-        assert_eq!(chosen(&[(TRUST, "on")]).0.trust, Trust::Everybody);
-        assert_eq!(chosen(&[(TRUST, "0")]).0.trust, Trust::Nobody);
+        assert_eq!(chosen(&[(TRUST, "on")]).0.trust, ProjectTrust::Everybody);
+        assert_eq!(chosen(&[(TRUST, "0")]).0.trust, ProjectTrust::Nobody);
         assert_eq!(chosen(&[(TRUST, "perhaps")]).1, 1);
     }
 }

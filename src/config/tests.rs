@@ -1,7 +1,7 @@
 //! Tests of [`Config::load`].
 
 use super::*;
-use agent_tools::settings::sources::Choice;
+use agent_tools::cursor_config::sources::SourceFilter;
 
 fn environment(pairs: &[(&str, &str)]) -> Environment {
     let pairs = pairs.iter();
@@ -73,10 +73,10 @@ fn settings_are_used_and_invalid_ones_are_reported() {
     let expected = Policy {
         bridge: Bridging::Off,
         questions: Questions::Never,
-        overlapping: Overlapping::Offered,
-        cursor: Choice {
+        overlapping: BuiltinTools::Offered,
+        cursor: SourceFilter {
             tool_timeout: Duration::from_secs(120),
-            ..Choice::default()
+            ..SourceFilter::default()
         },
         call_deadline: Duration::from_secs(120),
         park: Duration::from_secs(5),
@@ -86,7 +86,7 @@ fn settings_are_used_and_invalid_ones_are_reported() {
             resumed: Some(Duration::from_secs(1)),
         },
         idle_retries: 10,
-        diagnostics: Diagnostics::StderrAnd("bridge.jsonl".into()),
+        diagnostics: CallLogTarget::StderrAnd("bridge.jsonl".into()),
         shell: Some("/bin/zsh".into()),
         ..Policy::default()
     };

@@ -23,7 +23,7 @@ use agent::run::Backend;
 use agent::session_manager::{AnswerSummary, SessionSelector, TurnTicket};
 use agent::turn::{Door, Hands, Stop, Surface, TurnEvent, TurnRequest, TurnResult, turn_events};
 use agent_tools::local_http::access::HttpError;
-use agent_tools::native::policy::HostPolicy;
+use agent_tools::policy::HostPolicy;
 use cursor_client::account::ApiKey;
 use foundation::{Digest, prefix};
 

@@ -33,8 +33,8 @@ use super::model_resolver::ModelResolver;
 use super::session_options::session_options;
 use crate::config::Config;
 use agent::session_manager::SessionManager;
-use agent_tools::leash::Leash;
 use agent_tools::local_http::{BodyReader, LocalServer};
+use agent_tools::shell::reaper::ChildReaper;
 
 /// The largest body. A request takes several times its size while it is parsed.
 const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
@@ -109,7 +109,7 @@ impl Gateway {
             LocalServer::bind(port).map_err(|cause| GatewayError::Listen { port, cause })?;
         let port = server.port();
         // The gateway executes nothing, so there are no processes to watch.
-        let sessions = session_options(&config, Leash::default());
+        let sessions = session_options(&config, ChildReaper::default());
         let state = Arc::new(GatewayState {
             token: token.secret.clone(),
             bodies: BodyReader::new(MAX_BODY_BYTES, MEMORY_KIB),

@@ -10,9 +10,9 @@ use super::models::ListFreshness;
 use super::protocol::*;
 use agent::catalog::{HostModels, ListSource, ModelList, ResolvedSpeed, Speed, SpeedSource};
 use agent::turn::{Bridging, Policy, Surface};
-use agent_tools::bridge::snapshot::{HostTool, Overlapping};
-use agent_tools::by_host::HostTools;
-use agent_tools::native::policy::{Decision, Decisions, Denial, Tool};
+use agent_tools::bridge::tool_set::{BuiltinTools, HostTool};
+use agent_tools::host_delegate::HostToolSet;
+use agent_tools::policy::{DenialReason, NativeTool, ToolDecision, ToolDecisions};
 
 const REFRESH: &str = "cursor-refresh-models";
 const DOCTOR: &str = "cursor-doctor";
@@ -323,48 +323,51 @@ impl CommandContext<'_> {
 
     /// Returns who executes native tools, and why the others are not executed.
     fn own_tools(&self, policy: &Policy) -> Vec<String> {
-        let active = HostTools::named(self.params.tools.iter().map(String::as_str));
+        let active = HostToolSet::named(self.params.tools.iter().map(String::as_str));
         let plan_mode = self
             .controls
             .mode()
             .is_ok_and(|mode| mode == TurnMode::Plan);
         let stated = self.context.native_tools();
-        let decisions = Decisions::new(&policy.native, &stated, &active, plan_mode);
+        let decisions = ToolDecisions::new(&policy.native, &stated, &active, plan_mode);
         let host = self.host();
         let native = "Cursor's native tools, executed by";
         let groups = [
-            (Decision::Local, format!("{native} cursor-sidecar")),
+            (ToolDecision::Local, format!("{native} cursor-sidecar")),
             (
-                Decision::Ask,
+                ToolDecision::Ask,
                 format!("{native} cursor-sidecar after asking {host}"),
             ),
-            (Decision::Host, format!("{native} {host}")),
+            (ToolDecision::Host, format!("{native} {host}")),
             (
-                Decision::Refuse(Denial::NoHostTool),
+                ToolDecision::Refuse(DenialReason::NoHostTool),
                 format!("Not executed, because {host} has no tool for it"),
             ),
             (
-                Decision::Refuse(Denial::SwitchedOff),
+                ToolDecision::Refuse(DenialReason::SwitchedOff),
                 format!("Not executed, because it is switched off in {host}"),
             ),
             (
-                Decision::Refuse(Denial::PlanMode),
+                ToolDecision::Refuse(DenialReason::PlanMode),
                 "Off in plan mode".to_owned(),
             ),
-            (Decision::Refuse(Denial::Host), format!("Off in {host}")),
             (
-                Decision::Refuse(Denial::Settings),
+                ToolDecision::Refuse(DenialReason::Host),
+                format!("Off in {host}"),
+            ),
+            (
+                ToolDecision::Refuse(DenialReason::Settings),
                 "Off (PI_CURSOR_NATIVE_TOOLS)".to_owned(),
             ),
             (
-                Decision::Refuse(Denial::Denied),
+                ToolDecision::Refuse(DenialReason::Denied),
                 "Denied (PI_CURSOR_NATIVE_TOOLS_DENY)".to_owned(),
             ),
         ];
-        let line = |(decision, title): &(Decision, String)| {
-            let tools = Tool::ALL.iter().map(|(_, tool)| *tool);
+        let line = |(decision, title): &(ToolDecision, String)| {
+            let tools = NativeTool::ALL.iter().map(|(_, tool)| *tool);
             let names = tools.filter(|tool| decisions.of(*tool) == *decision);
-            let names: Vec<&str> = names.map(Tool::name).collect();
+            let names: Vec<&str> = names.map(NativeTool::name).collect();
             (!names.is_empty()).then(|| format!("{title}: {}", names.join(", ")))
         };
         groups.iter().filter_map(line).collect()
@@ -393,7 +396,7 @@ impl CommandContext<'_> {
             format!("Tools of {host}, executed by it: {}", names.join(", "))
         }];
         let frank = Policy {
-            overlapping: Overlapping::Offered,
+            overlapping: BuiltinTools::Offered,
             ..policy.clone()
         };
         let all = frank.offered(&tools, &surface).tools.into_iter();

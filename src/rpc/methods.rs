@@ -25,8 +25,8 @@ use crate::config::{CardOptions, Config, EffectiveValue, Setting, ValueSource};
 use agent::catalog::ModelList;
 use agent::turn::{Bridging, Questions};
 use agent_tools::bridge::endpoint::Server;
-use agent_tools::bridge::{dialog, question};
-use agent_tools::native::policy::HostPolicy;
+use agent_tools::bridge::{question, question_dialog};
+use agent_tools::policy::HostPolicy;
 
 /// What all methods share.
 pub(super) struct Context {
@@ -301,9 +301,9 @@ fn initialize(
         flags: controls::flags(),
         question: asks.then(|| QuestionTool {
             name: question::TOOL.into(),
-            label: dialog::LABEL.into(),
-            description: dialog::DESCRIPTION.into(),
-            parameters: dialog::parameters(),
+            label: question_dialog::LABEL.into(),
+            description: question_dialog::DESCRIPTION.into(),
+            parameters: question_dialog::parameters(),
         }),
     })
 }
@@ -320,11 +320,11 @@ fn wants_cards(mode: HostMode, options: CardOptions) -> bool {
 
 fn ask(params: &QuestionNextParams) -> Result<QuestionNextResult, ErrorObjectOwned> {
     let step = if params.has_ui {
-        dialog::next(&params.arguments, &params.answers)
+        question_dialog::next(&params.arguments, &params.answers)
     } else {
-        Err(dialog::DialogError::NobodyThere)
+        Err(question_dialog::DialogError::NobodyThere)
     };
-    let refused = |error: dialog::DialogError| {
+    let refused = |error: question_dialog::DialogError| {
         ErrorObjectOwned::owned(INVALID_PARAMS, error.to_string(), None::<()>)
     };
     let put = |title, options| QuestionNextResult {
@@ -332,9 +332,9 @@ fn ask(params: &QuestionNextParams) -> Result<QuestionNextResult, ErrorObjectOwn
         ..QuestionNextResult::default()
     };
     Ok(match step.map_err(refused)? {
-        dialog::Step::Choose { title, options } => put(title, Some(options)),
-        dialog::Step::Write { title } => put(title, None),
-        dialog::Step::Done { text, details } => QuestionNextResult {
+        question_dialog::DialogStep::Choose { title, options } => put(title, Some(options)),
+        question_dialog::DialogStep::Write { title } => put(title, None),
+        question_dialog::DialogStep::Done { text, details } => QuestionNextResult {
             put: None,
             text,
             details,

@@ -37,8 +37,8 @@ use super::files;
 use super::leaving::shutdown_requested;
 use crate::config::Config;
 use agent_tools::bridge::endpoint::Server;
-use agent_tools::leash::Leash;
-use agent_tools::settings::Library;
+use agent_tools::cursor_config::ConfigCache;
+use agent_tools::shell::reaper::ChildReaper;
 
 pub use peer::{AskError, Ended, Peer};
 pub use protocol::*;
@@ -61,7 +61,7 @@ pub enum ServeError {
 }
 
 /// Serves one host.
-pub async fn serve(config: Arc<Config>, leash: Leash) -> Result<Ended, ServeError> {
+pub async fn serve(config: Arc<Config>, leash: ChildReaper) -> Result<Ended, ServeError> {
     files::make_room();
     let stdio::Stdio {
         inbound,
@@ -69,7 +69,7 @@ pub async fn serve(config: Arc<Config>, leash: Leash) -> Result<Ended, ServeErro
         written,
     } = stdio::start()?;
     let (host_process, host) = watch::channel(None);
-    let library = Library::new(config.home.clone(), leash).with_state(config.state_dir.clone());
+    let library = ConfigCache::new(config.home.clone(), leash).with_state(config.state_dir.clone());
     let library = Arc::new(library);
     config.log_warnings();
     let module = methods::register(methods::Context {

@@ -35,8 +35,8 @@ use agent::turn::{
     Door, Follows, Hands, Keep, Policy, Stop, Surface, TurnRequest, turn_events, words,
 };
 use agent_tools::bridge::Verdict;
-use agent_tools::native::policy::HostPolicy;
-use agent_tools::settings::Library;
+use agent_tools::cursor_config::ConfigCache;
+use agent_tools::policy::HostPolicy;
 use cursor_client::account::ApiKey;
 use foundation::{Digest, prefix};
 
@@ -54,7 +54,7 @@ const BATCH: usize = 64;
 pub(super) struct Turns {
     config: Arc<Config>,
     /// The user's Cursor settings, for all sessions.
-    library: Arc<Library>,
+    library: Arc<ConfigCache>,
     sessions: Arc<SessionManager>,
     backends: Backends,
     /// Set once the host was sent the warnings about settings.
@@ -85,7 +85,7 @@ async fn abandon(ticket: TurnTicket, stop: Stop) -> TurnStartResult {
 
 impl Turns {
     /// Returns the turns of a host that has none yet.
-    pub(super) fn new(library: Arc<Library>, config: Arc<Config>) -> Self {
+    pub(super) fn new(library: Arc<ConfigCache>, config: Arc<Config>) -> Self {
         let sessions = session_options(&config, library.leash().clone());
         Self {
             config,
@@ -335,7 +335,7 @@ impl Turns {
     }
 
     /// Returns the user's Cursor settings.
-    pub(super) fn library(&self) -> &Arc<Library> {
+    pub(super) fn library(&self) -> &Arc<ConfigCache> {
         &self.library
     }
 
@@ -399,7 +399,7 @@ impl Turns {
 }
 
 /// Reads the workspace's Cursor settings in the background while the model is resolved.
-fn prefetch_settings(library: &Arc<Library>, policy: &Policy, workspace: &Path) {
+fn prefetch_settings(library: &Arc<ConfigCache>, policy: &Policy, workspace: &Path) {
     let library = Arc::clone(library);
     let (choice, workspace) = (policy.cursor.clone(), workspace.to_owned());
     tokio::spawn(async move { drop(library.open(&choice, &workspace).await) });

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use agent::run::Outcome;
 use agent::turn::Stop;
-use agent_tools::native::policy::Policy;
+use agent_tools::policy::ToolPolicy;
 
 use test_support::in_process::{
     CancelAfter, END, InProcessSession, opened, played, requests, said, simulating, simulating_all,
@@ -95,7 +95,7 @@ async fn nothing_is_executed_for_a_cancelled_run() {
     for transport in [Transport::H2c, Transport::Http1] {
         let simulator = playing(transport, &steps);
         let mut ours = RunClient::new(&simulator, transport);
-        ours.native = Policy::default();
+        ours.native = ToolPolicy::default();
         ours.workspace = folder.path().into();
         let told = ours.say_and("go", OnText::Cancel("cancel me")).await;
         assert_eq!(told.ended.outcome, Outcome::Cancelled);

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use agent_tools::native::policy::Policy;
+use agent_tools::policy::ToolPolicy;
 use serde_json::{Value as Json, json};
 
 use test_support::official_client::OfficialClient;
@@ -143,7 +143,7 @@ async fn ours(play: &Play, workspace: &Path) -> Recording {
     let simulator = Simulator::start(Transport::H2c);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
     ours.workspace = workspace.to_owned();
-    ours.native = Policy::default();
+    ours.native = ToolPolicy::default();
     for text in play.texts {
         let when = match play.steer {
             Some((needle, message)) => OnText::Steer(needle, message),

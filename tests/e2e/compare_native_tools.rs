@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use agent_tools::native::policy::{Leave, Policy};
+use agent_tools::policy::{Leave, ToolPolicy};
 use serde_json::{Map, Value as Json, json};
 use sha2::Digest as _;
 use tempfile::TempDir;
@@ -235,11 +235,11 @@ type Exchange = (Json, Json);
 
 /// Plays a corpus with our client and compares every reply with that of the official client.
 async fn compare(name: &str) {
-    compare_steps(name, corpus(name), Policy::default(), None).await;
+    compare_steps(name, corpus(name), ToolPolicy::default(), None).await;
 }
 
 /// The same for given steps. `url` is one that differs with each run.
-async fn compare_steps(name: &str, steps: Vec<Step>, policy: Policy, url: Option<&str>) {
+async fn compare_steps(name: &str, steps: Vec<Step>, policy: ToolPolicy, url: Option<&str>) {
     let (_folder, path) = scenario(&steps);
     let sdk = OfficialClient::new();
     let home = sdk.home.path().canonicalize().unwrap();
@@ -571,9 +571,9 @@ async fn fetches_compare_equal() {
         let text = step.step.to_string().replace("$PAGES", &pages);
         step.step = serde_json::from_str(&text).unwrap();
     }
-    let policy = Policy {
+    let policy = ToolPolicy {
         private_fetch: Leave::Allowed,
-        ..Policy::default()
+        ..ToolPolicy::default()
     };
     compare_steps("fetch", steps, policy, Some(&pages)).await;
 }

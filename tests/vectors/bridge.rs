@@ -2,8 +2,8 @@
 
 use agent::turn::{Policy, Surface};
 use agent_tools::bridge::content::{Content, arguments};
-use agent_tools::bridge::snapshot::{Filter, HostTool, Overlapping, Snapshot};
-use agent_tools::bridge::{names, schema};
+use agent_tools::bridge::tool_set::{BuiltinTools, HostTool, OfferedTools, ToolFilter};
+use agent_tools::bridge::{names, schema_sanitizer};
 use serde_json::{Value as Json, json};
 
 use super::same;
@@ -34,7 +34,8 @@ fn tools(list: &Json) -> Vec<HostTool> {
 pub(super) fn snapshot_case(case: &Json) -> Result<(), String> {
     let input = &case["input"];
     if input["a"].is_array() {
-        let signature = |list: &Json| Snapshot::of(&tools(list), &Filter::default()).signature();
+        let signature =
+            |list: &Json| OfferedTools::of(&tools(list), &ToolFilter::default()).signature();
         let equal = signature(&input["a"]) == signature(&input["b"]);
         return same("equal", &json!(equal), &case["expected"]["equal"]);
     }
@@ -44,8 +45,8 @@ pub(super) fn snapshot_case(case: &Json) -> Result<(), String> {
     let surface = Surface::Cards(replay.map(|n| n.as_str().unwrap().into()).collect());
     let policy = Policy {
         overlapping: match &input["exposeOverlappingBuiltins"] {
-            Json::Bool(true) => Overlapping::Offered,
-            _ => Overlapping::Hidden,
+            Json::Bool(true) => BuiltinTools::Offered,
+            _ => BuiltinTools::Hidden,
         },
         ..Policy::default()
     };
@@ -76,7 +77,7 @@ pub(super) fn content_case(case: &Json) -> Result<(), String> {
     let input = &case["input"];
     let found = match input["op"].as_str().unwrap() {
         "args" => arguments(input["args"].clone()),
-        "schema" => schema::reduced(&input["schema"]).0,
+        "schema" => schema_sanitizer::reduced(&input["schema"]).0,
         "content" => {
             // Missing content counts as empty.
             let content = input.get("content").cloned().unwrap_or(json!([]));

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use agent_tools::tool_cards;
 use agent_tools::tool_cards::activity_tracker::{ActivityTracker, Completion, CompletionSource};
 use agent_tools::tool_cards::shell_output::{OutputStream, ShellOutputs};
-use agent_tools::tool_cards::{self, Activity, Card, Workspace, paths, tool_names};
+use agent_tools::tool_cards::{Activity, Card, Workspace, paths, tool_names};
 use serde_json::{Value as Json, json};
 
 use super::same;

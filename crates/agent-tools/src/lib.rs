@@ -1,29 +1,39 @@
 //! Execution of the tools that Cursor's agent requests on the exec channel.
 //!
 //! A run passes every request to an [`Executor`] and sends its replies back; the executor knows
-//! nothing of streams, ids or heartbeats. Calls of the host's tools wait for the host
-//! ([`bridge`]). Cursor's own tools are executed here ([`native`]), by the host's tools
-//! ([`by_host`]), or get the typed refusal that the server expects ([`refuse::Refuse`]),
-//! depending on the user's settings. The user's Cursor settings ([`settings`]) add MCP servers
-//! and hooks.
+//! nothing of streams, ids or heartbeats.
+//!
+//! ```text
+//! host_tool_router  calls of the host's tools, which wait for the host
+//!   └─ bridge       tools offered to a run, pending calls, the MCP endpoint
+//! router            each native tool to one of these, by policy and permission
+//!   ├─ handlers     executed in this process
+//!   ├─ host_delegate  executed by a tool of the host
+//!   └─ rejection    refused with the typed result that the server expects
+//! shell             sessions, foreground and background commands, the reaper
+//! workspace         which paths may be accessed, ignore files, repositories
+//! cursor_config     the user's rules, skills, hooks and MCP servers
+//! prompts           every text written to a model
+//! tool_cards        what a host displays for a native tool call
+//! ```
 
 pub mod bridge;
-pub mod by_host;
-pub mod context;
-mod git;
-pub mod hosted;
-pub mod leash;
+pub mod cursor_config;
+pub mod handlers;
+pub mod host_delegate;
+pub mod host_tool_router;
 pub mod local_http;
-pub mod native;
-pub mod offer;
-mod paths;
 pub mod permission;
-pub mod refuse;
+pub mod policy;
+pub mod prompts;
+pub mod rejection;
+pub mod request_context;
 mod router;
-mod servers;
-pub mod settings;
+pub mod shell;
 pub mod surrogates;
 pub mod tool_cards;
+pub mod tool_definition;
+pub mod workspace;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -39,9 +49,9 @@ use cursor_proto::agent::v1::{
 };
 
 /// An exec request of the server.
-pub type Request = exec_server_message::Message;
+pub type ExecRequest = exec_server_message::Message;
 /// One complete or partial result.
-pub type Reply = exec_client_message::Message;
+pub type ExecReply = exec_client_message::Message;
 
 /// Executes exec requests.
 pub trait Executor: Send + Sync + 'static {
@@ -49,19 +59,19 @@ pub trait Executor: Send + Sync + 'static {
     /// should end soon with a result that reports it.
     fn execute(
         self: Arc<Self>,
-        request: Request,
-        replies: Replies,
+        request: ExecRequest,
+        replies: ReplySender,
         abort: CancellationToken,
-    ) -> Work;
+    ) -> ExecTask;
 
     /// Asks the user a question of the model; returns `None` if the host cannot ask.
-    fn ask(&self, _question: &AskQuestionArgs) -> Option<Asking> {
+    fn ask(&self, _question: &AskQuestionArgs) -> Option<PendingQuestion> {
         None
     }
 }
 
 /// A question that has been sent to the host.
-pub struct Asking {
+pub struct PendingQuestion {
     /// The call that the host must execute for it.
     pub call: HostCall,
     /// The user's answer.
@@ -69,10 +79,10 @@ pub struct Asking {
 }
 
 /// Work that has started.
-pub struct Work {
+pub struct ExecTask {
     /// Completes when the work is done. An error is reported to the server as a failure of the
     /// whole request.
-    pub done: Pin<Box<dyn Future<Output = Result<(), Thrown>> + Send>>,
+    pub done: Pin<Box<dyn Future<Output = Result<(), ExecError>> + Send>>,
     /// The call that the host must execute for it.
     pub call: Option<HostCall>,
 }
@@ -80,39 +90,39 @@ pub struct Work {
 /// A request that failed as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Thrown(pub String);
+pub struct ExecError(pub String);
 
 /// What an executor sends while it works on a request.
 #[derive(Debug)]
-pub enum Said {
+pub enum ExecOutput {
     /// A result.
-    Reply(Box<Reply>),
+    Reply(Box<ExecReply>),
     /// A call that the host must execute.
     Call(HostCall),
 }
 
 /// Sends the results of one request.
 #[derive(Debug, Clone)]
-pub struct Replies {
+pub struct ReplySender {
     id: u32,
-    queue: mpsc::Sender<(u32, Said)>,
+    queue: mpsc::Sender<(u32, ExecOutput)>,
 }
 
-impl Replies {
+impl ReplySender {
     /// Creates a sender of the results of request `id` to `queue`.
-    pub fn new(id: u32, queue: mpsc::Sender<(u32, Said)>) -> Self {
+    pub fn new(id: u32, queue: mpsc::Sender<(u32, ExecOutput)>) -> Self {
         Self { id, queue }
     }
 
     /// Sends one result. Waits while the queue is full; the result is dropped if the run has
     /// ended.
-    pub async fn send(&self, reply: Reply) {
-        let said = Said::Reply(Box::new(reply));
+    pub async fn send(&self, reply: ExecReply) {
+        let said = ExecOutput::Reply(Box::new(reply));
         let _ = self.queue.send((self.id, said)).await;
     }
 
     /// Sends the host a call that was not known when the work started.
     pub async fn call(&self, call: HostCall) {
-        let _ = self.queue.send((self.id, Said::Call(call))).await;
+        let _ = self.queue.send((self.id, ExecOutput::Call(call))).await;
     }
 }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::Request;
-use super::by_host::HostTools;
-use super::native::policy::{Decisions, HostPolicy, Policy, Tool};
+use crate::ExecRequest;
+use crate::host_delegate::HostToolSet;
+use crate::policy::{HostPolicy, NativeTool, ToolDecisions, ToolPolicy};
 
 /// The maximum number of characters of a command or path in a permission request.
 const MAX_SUBJECT: usize = 2_000;
@@ -17,9 +17,9 @@ const MAX_SUBJECT: usize = 2_000;
 #[derive(Debug, Clone)]
 pub struct TurnTools {
     /// Who executes which native tool.
-    pub decisions: Decisions,
+    pub decisions: ToolDecisions,
     /// The host's active tools.
-    pub host: HostTools,
+    pub host: HostToolSet,
     /// Whether the MCP servers of the user's Cursor settings may be called.
     pub mcp_servers: bool,
     /// Where permission requests go; `None` for a host that cannot be asked.
@@ -30,14 +30,14 @@ impl TurnTools {
     /// Creates the settings of a turn. MCP servers are off too if the host's switches count and
     /// the host has switched every tool off.
     pub fn new(
-        settings: &Policy,
+        settings: &ToolPolicy,
         stated: &HostPolicy,
-        host: HostTools,
+        host: HostToolSet,
         plan_mode: bool,
         permissions: Option<mpsc::Sender<PermissionRequest>>,
     ) -> Self {
         Self {
-            decisions: Decisions::new(settings, stated, &host, plan_mode),
+            decisions: ToolDecisions::new(settings, stated, &host, plan_mode),
             mcp_servers: !stated.requires_host_tool || !host.is_empty(),
             host,
             permissions,
@@ -52,7 +52,7 @@ pub type CurrentTools = watch::Receiver<Arc<TurnTools>>;
 #[derive(Debug)]
 pub struct PermissionRequest {
     /// The tool that needs permission.
-    pub tool: Tool,
+    pub tool: NativeTool,
     /// The command line, path or URL. Secrets are redacted.
     pub subject: String,
     /// Receives the answer. If it is dropped, the request is repeated in the next turn.
@@ -72,15 +72,15 @@ pub enum Permission {
 
 /// Kinds of tools the host has allowed for the rest of a session.
 #[derive(Debug, Clone, Default)]
-pub struct Granted(Arc<Mutex<BTreeSet<Tool>>>);
+pub struct GrantedTools(Arc<Mutex<BTreeSet<NativeTool>>>);
 
-impl Granted {
-    fn contains(&self, tool: Tool) -> bool {
+impl GrantedTools {
+    fn contains(&self, tool: NativeTool) -> bool {
         let granted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         granted.contains(&tool)
     }
 
-    fn insert(&self, tool: Tool) {
+    fn insert(&self, tool: NativeTool) {
         let mut granted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         granted.insert(tool);
     }
@@ -89,9 +89,9 @@ impl Granted {
 /// Returns whether the host permits a request. While no turn is in progress the host cannot be
 /// asked, so the request waits for the next turn; the caller stops waiting when the run ends.
 pub(super) async fn is_permitted(
-    tool: Tool,
-    request: &Request,
-    granted: &Granted,
+    tool: NativeTool,
+    request: &ExecRequest,
+    granted: &GrantedTools,
     current: &mut CurrentTools,
 ) -> bool {
     if granted.contains(tool) {
@@ -124,30 +124,30 @@ pub(super) async fn is_permitted(
 }
 
 /// Returns what a request is about: its command, path, pattern or URL.
-fn subject(request: &Request) -> String {
+fn subject(request: &ExecRequest) -> String {
     let text = match request {
-        Request::ShellArgs(args)
-        | Request::ShellStreamArgs(args)
-        | Request::MiniSweAgentBashArgs(args) => args.command.as_str(),
-        Request::BackgroundShellSpawnArgs(args) => args.command.as_str(),
-        Request::PiBashArgs(args) => args.command.as_str(),
-        Request::WriteShellStdinArgs(args) => args.chars.as_str(),
-        Request::ReadArgs(args) => args.path.as_str(),
-        Request::PiReadArgs(args) => args.path.as_str(),
-        Request::LsArgs(args) => args.path.as_str(),
-        Request::PiLsArgs(args) => args.path.as_deref().unwrap_or_default(),
-        Request::PiFindArgs(args) => args.pattern.as_str(),
-        Request::GrepArgs(args) if args.pattern.is_empty() => {
+        ExecRequest::ShellArgs(args)
+        | ExecRequest::ShellStreamArgs(args)
+        | ExecRequest::MiniSweAgentBashArgs(args) => args.command.as_str(),
+        ExecRequest::BackgroundShellSpawnArgs(args) => args.command.as_str(),
+        ExecRequest::PiBashArgs(args) => args.command.as_str(),
+        ExecRequest::WriteShellStdinArgs(args) => args.chars.as_str(),
+        ExecRequest::ReadArgs(args) => args.path.as_str(),
+        ExecRequest::PiReadArgs(args) => args.path.as_str(),
+        ExecRequest::LsArgs(args) => args.path.as_str(),
+        ExecRequest::PiLsArgs(args) => args.path.as_deref().unwrap_or_default(),
+        ExecRequest::PiFindArgs(args) => args.pattern.as_str(),
+        ExecRequest::GrepArgs(args) if args.pattern.is_empty() => {
             args.glob.as_deref().unwrap_or_default()
         }
-        Request::GrepArgs(args) => args.pattern.as_str(),
-        Request::PiGrepArgs(args) => args.pattern.as_str(),
-        Request::WriteArgs(args) => args.path.as_str(),
-        Request::PiWriteArgs(args) => args.path.as_str(),
-        Request::PiEditArgs(args) => args.path.as_str(),
-        Request::DeleteArgs(args) => args.path.as_str(),
-        Request::DiagnosticsArgs(args) => args.path.as_str(),
-        Request::FetchArgs(args) => args.url.as_str(),
+        ExecRequest::GrepArgs(args) => args.pattern.as_str(),
+        ExecRequest::PiGrepArgs(args) => args.pattern.as_str(),
+        ExecRequest::WriteArgs(args) => args.path.as_str(),
+        ExecRequest::PiWriteArgs(args) => args.path.as_str(),
+        ExecRequest::PiEditArgs(args) => args.path.as_str(),
+        ExecRequest::DeleteArgs(args) => args.path.as_str(),
+        ExecRequest::DiagnosticsArgs(args) => args.path.as_str(),
+        ExecRequest::FetchArgs(args) => args.url.as_str(),
         _ => "",
     };
     // Redact before cutting, because a secret that is cut in two would not be found.

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::native::policy::{Decision, Denial, Tool};
-use super::permission::{CurrentTools, Granted, is_permitted};
-use super::refuse::{self, Refuse};
-use super::{Executor, Replies, Request, Work};
+use crate::permission::{CurrentTools, GrantedTools, is_permitted};
+use crate::policy::{DenialReason, NativeTool, ToolDecision};
+use crate::prompts;
+use crate::rejection::{self, Rejector};
+use crate::{ExecRequest, ExecTask, Executor, ReplySender};
 
 /// Routes requests by tool.
-pub(super) struct NativeRouter {
+pub(super) struct ToolRouter {
     /// The decisions of the current turn.
     pub(super) current: CurrentTools,
     /// Executes tools in this process.
@@ -18,28 +19,28 @@ pub(super) struct NativeRouter {
     /// Executes tools in the host.
     pub(super) host: Arc<dyn Executor>,
     /// Answers requests that belong to no tool, and refuses the rest.
-    pub(super) refuse: Arc<Refuse>,
+    pub(super) refuse: Arc<Rejector>,
     /// Permissions that the host granted for the session.
-    pub(super) granted: Granted,
+    pub(super) granted: GrantedTools,
 }
 
-impl NativeRouter {
-    fn refusing(&self, denial: Denial) -> Arc<dyn Executor> {
+impl ToolRouter {
+    fn refusing(&self, denial: DenialReason) -> Arc<dyn Executor> {
         let available = self.current.borrow().decisions.available();
-        Arc::new(Refuse {
+        Arc::new(Rejector {
             facts: self.refuse.facts.clone(),
             denial,
             available,
         })
     }
 
-    fn refuse_mcp(&self, request: Request, replies: Replies) -> Work {
-        let reason = "the user has switched off all tools of the host".to_owned();
+    fn refuse_mcp(&self, request: ExecRequest, replies: ReplySender) -> ExecTask {
+        let reason = prompts::refusals::HOST_TOOLS_OFF.to_owned();
         let done = async move {
-            replies.send(refuse::refusal(request, reason)?).await;
+            replies.send(rejection::refusal(request, reason)?).await;
             Ok(())
         };
-        Work {
+        ExecTask {
             done: Box::pin(done),
             call: None,
         }
@@ -48,15 +49,15 @@ impl NativeRouter {
     /// Executes a request here if the host permits it.
     fn ask(
         &self,
-        tool: Tool,
-        request: Request,
-        replies: Replies,
+        tool: NativeTool,
+        request: ExecRequest,
+        replies: ReplySender,
         abort: CancellationToken,
-    ) -> Work {
+    ) -> ExecTask {
         let granted = self.granted.clone();
         let mut current = self.current.clone();
         let local = Arc::clone(&self.local);
-        let declined = self.refusing(Denial::Declined);
+        let declined = self.refusing(DenialReason::Declined);
         let done = async move {
             let permitted = tokio::select! {
                 permitted = is_permitted(tool, &request, &granted, &mut current) => permitted,
@@ -65,30 +66,30 @@ impl NativeRouter {
             let executor = if permitted { local } else { declined };
             executor.execute(request, replies, abort).done.await
         };
-        Work {
+        ExecTask {
             done: Box::pin(done),
             call: None,
         }
     }
 }
 
-fn calls_mcp_server(request: &Request) -> bool {
+fn calls_mcp_server(request: &ExecRequest) -> bool {
     matches!(
         request,
-        Request::McpArgs(_)
-            | Request::ListMcpResourcesExecArgs(_)
-            | Request::ReadMcpResourceExecArgs(_)
+        ExecRequest::McpArgs(_)
+            | ExecRequest::ListMcpResourcesExecArgs(_)
+            | ExecRequest::ReadMcpResourceExecArgs(_)
     )
 }
 
-impl Executor for NativeRouter {
+impl Executor for ToolRouter {
     fn execute(
         self: Arc<Self>,
-        request: Request,
-        replies: Replies,
+        request: ExecRequest,
+        replies: ReplySender,
         abort: CancellationToken,
-    ) -> Work {
-        let Some(tool) = Tool::of(&request) else {
+    ) -> ExecTask {
+        let Some(tool) = NativeTool::of(&request) else {
             let mcp_servers = self.current.borrow().mcp_servers;
             if calls_mcp_server(&request) && !mcp_servers {
                 return self.refuse_mcp(request, replies);
@@ -97,10 +98,10 @@ impl Executor for NativeRouter {
         };
         let decision = self.current.borrow().decisions.of(tool);
         match decision {
-            Decision::Local => Arc::clone(&self.local).execute(request, replies, abort),
-            Decision::Host => Arc::clone(&self.host).execute(request, replies, abort),
-            Decision::Ask => self.ask(tool, request, replies, abort),
-            Decision::Refuse(denial) => self.refusing(denial).execute(request, replies, abort),
+            ToolDecision::Local => Arc::clone(&self.local).execute(request, replies, abort),
+            ToolDecision::Host => Arc::clone(&self.host).execute(request, replies, abort),
+            ToolDecision::Ask => self.ask(tool, request, replies, abort),
+            ToolDecision::Refuse(denial) => self.refusing(denial).execute(request, replies, abort),
         }
     }
 }

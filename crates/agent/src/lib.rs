@@ -7,13 +7,13 @@
 //!   ├─ conversation stored state, and how a transcript continues
 //!   └─ catalog      Cursor's models → models a host can register, and back
 //! message           the typed messages of a history
-//! prompts           every text we write to a model
 //! ```
 
 pub mod catalog;
 pub mod conversation;
 pub mod message;
-pub mod prompts;
 pub mod run;
 pub mod session_manager;
 pub mod turn;
+
+pub use agent_tools::prompts;

@@ -8,8 +8,8 @@ use agent::run::{Backend, Model};
 use agent::turn::usage::Limits;
 use agent::turn::{self, Hands, Keep, Policy, Session, Stop, TurnEvent, TurnRequest};
 use agent_tools::bridge::{HostCall, HostResult};
-use agent_tools::leash::Leash;
-use agent_tools::native::policy::HostPolicy;
+use agent_tools::policy::HostPolicy;
+use agent_tools::shell::reaper::ChildReaper;
 use cursor_sidecar::rpc::host_messages::transcript;
 use cursor_sim::{Http2, Options, Recording, ScenarioSource, Side, Sim};
 use serde_json::{Value as Json, json};
@@ -92,7 +92,7 @@ pub enum CancelAfter {
 impl InProcessSession {
     pub fn new(backend: &Backend, store: Option<(Store, String)>) -> Self {
         Self {
-            session: Session::start(store, Leash::default()),
+            session: Session::start(store, ChildReaper::default()),
             backend: backend.clone(),
             policy: Policy::default(),
             messages: Vec::new(),
@@ -113,7 +113,7 @@ impl InProcessSession {
     /// The session in another sidecar, with the same history.
     pub fn moved(self, store: (Store, String)) -> Self {
         Self {
-            session: Session::start(Some(store), Leash::default()),
+            session: Session::start(Some(store), ChildReaper::default()),
             ..self
         }
     }

@@ -8,9 +8,10 @@ use agent::run::{
     Action, Backend, BlobKey, Blobs, Command, Ended, Handle, Injection, MemoryBlobs, Model,
     Outcome, RetryPolicy, RunEvent, RunSpec, Spent, Timing, ToolGates, UserMessage, start,
 };
-use agent_tools::context::Facts;
-use agent_tools::native::policy::{Mode, Policy};
-use agent_tools::native::{self, Workbench};
+use agent_tools::handlers;
+use agent_tools::policy::{ExecutedBy, ToolPolicy};
+use agent_tools::request_context::RunContext;
+use agent_tools::shell::ShellSession;
 use cursor_client::ClientOptions;
 use cursor_client::choice::Preference;
 use cursor_client::headers::HttpVersion;
@@ -26,8 +27,8 @@ pub struct RunClient {
     pub workspace: PathBuf,
     pub home: Option<PathBuf>,
     /// The policy for native tools; off unless a test is about them.
-    pub native: Policy,
-    pub bench: Arc<Workbench>,
+    pub native: ToolPolicy,
+    pub bench: Arc<ShellSession>,
     pub timing: Timing,
     pub policy: RetryPolicy,
 }
@@ -98,9 +99,9 @@ impl RunClient {
             },
             workspace: std::env::temp_dir(),
             home: None,
-            native: Policy {
-                mode: Some(Mode::Off),
-                ..Policy::default()
+            native: ToolPolicy {
+                mode: Some(ExecutedBy::Off),
+                ..ToolPolicy::default()
             },
             bench: Arc::default(),
             timing: Timing::default(),
@@ -128,13 +129,14 @@ impl RunClient {
             text: text.into(),
             ..UserMessage::default()
         });
-        let facts = Facts {
+        let facts = RunContext {
             workspace: self.workspace.clone(),
             home: self.home.clone(),
             offers: self.spec.offers.clone(),
-            ..Facts::default()
+            ..RunContext::default()
         };
-        let (executor, _) = native::executor_without_host(facts, &self.native, &self.bench, false);
+        let (executor, _) =
+            handlers::executor_without_host(facts, &self.native, &self.bench, false);
         start(
             self.backend.clone(),
             self.spec.clone(),

@@ -14,8 +14,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
-use agent_tools::native::policy::{HostPolicy, Mode, Tool};
 use agent_tools::permission::Permission;
+use agent_tools::policy::{ExecutedBy, HostPolicy, NativeTool};
 
 pub use account::*;
 pub use bridge::*;
@@ -100,19 +100,19 @@ pub struct NativeTools {
 impl From<&NativeTools> for HostPolicy {
     fn from(stated: &NativeTools) -> Self {
         let kinds = [
-            (Tool::Read, stated.read),
-            (Tool::Ls, stated.ls),
-            (Tool::Grep, stated.grep),
-            (Tool::Write, stated.write),
-            (Tool::Delete, stated.delete),
-            (Tool::Shell, stated.shell),
-            (Tool::Fetch, stated.fetch),
-            (Tool::GitDiff, stated.git_diff),
-            (Tool::Diagnostics, stated.diagnostics),
+            (NativeTool::Read, stated.read),
+            (NativeTool::Ls, stated.ls),
+            (NativeTool::Grep, stated.grep),
+            (NativeTool::Write, stated.write),
+            (NativeTool::Delete, stated.delete),
+            (NativeTool::Shell, stated.shell),
+            (NativeTool::Fetch, stated.fetch),
+            (NativeTool::GitDiff, stated.git_diff),
+            (NativeTool::Diagnostics, stated.diagnostics),
         ];
         let stated_kinds = kinds.into_iter();
         Self {
-            default: stated.default.map(Mode::from),
+            default: stated.default.map(ExecutedBy::from),
             kinds: stated_kinds
                 .filter_map(|(tool, mode)| Some((tool, mode?.into())))
                 .collect(),
@@ -135,13 +135,13 @@ pub enum NativeMode {
     Off,
 }
 
-impl From<NativeMode> for Mode {
+impl From<NativeMode> for ExecutedBy {
     fn from(mode: NativeMode) -> Self {
         match mode {
-            NativeMode::Local => Mode::Local,
-            NativeMode::Host => Mode::Host,
-            NativeMode::Ask => Mode::Ask,
-            NativeMode::Off => Mode::Off,
+            NativeMode::Local => ExecutedBy::Local,
+            NativeMode::Host => ExecutedBy::Host,
+            NativeMode::Ask => ExecutedBy::Ask,
+            NativeMode::Off => ExecutedBy::Off,
         }
     }
 }

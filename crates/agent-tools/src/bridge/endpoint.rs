@@ -25,7 +25,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
-use super::gate::Gate;
+use super::external_calls::ExternalCallSender;
 use crate::local_http::access::{HttpError, check_token};
 use crate::local_http::{BodyReader, LocalServer};
 use body::BodyError;
@@ -78,7 +78,7 @@ struct Routes {
 
 impl Server {
     /// Returns the address of a gate, the same one on every call.
-    pub async fn open(&self, gate: &Arc<Gate>) -> Result<Address, OpenError> {
+    pub async fn open(&self, gate: &Arc<ExternalCallSender>) -> Result<Address, OpenError> {
         let address = gate.address.get_or_try_init(|| async {
             let started = self.listening.get_or_try_init(Listening::start);
             let (listening, _) = started.await?;
@@ -110,7 +110,10 @@ impl Listening {
     }
 
     /// Creates a route to a gate that is closed when the run ends.
-    fn route(self: &Arc<Self>, gate: &Arc<Gate>) -> Result<Address, getrandom::Error> {
+    fn route(
+        self: &Arc<Self>,
+        gate: &Arc<ExternalCallSender>,
+    ) -> Result<Address, getrandom::Error> {
         let mut random = [0; 32];
         getrandom::fill(&mut random)?;
         let token = SecretString::from(URL_SAFE_NO_PAD.encode(random));

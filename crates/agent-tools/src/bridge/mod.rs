@@ -5,15 +5,15 @@
 //! requested its address ([`endpoint`]). This module never executes anything: it names, queues,
 //! waits and translates.
 
+pub mod call_log;
 pub mod content;
-pub mod diagnostics;
-pub mod dialog;
 pub mod endpoint;
-pub mod gate;
+pub mod external_calls;
 pub mod names;
 pub mod question;
-pub mod schema;
-pub mod snapshot;
+pub mod question_dialog;
+pub mod schema_sanitizer;
+pub mod tool_set;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -25,14 +25,15 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::prompts::tools;
+use call_log::{CallLog, CallLogEntry, CallLogTarget, PendingCall, Rejection, SkipReason};
 use content::Content;
 use cursor_proto::agent::v1::{
     AskQuestionArgs, AskQuestionResult, McpArgs, McpError, McpResult, McpSuccess, McpToolNotFound,
     McpToolResultContentItem, mcp_result,
 };
 use cursor_proto::value;
-use diagnostics::{Book, Diagnostics, Entry, Rejection, Skipped, Waiting};
-use snapshot::{Exposed, Snapshot};
+use tool_set::{OfferedTool, OfferedTools};
 
 /// MCP's field for a machine-readable result.
 const STRUCTURED: &str = "structuredContent";
@@ -134,41 +135,48 @@ impl HostResult {
 #[derive(Debug)]
 pub struct Bridge {
     run: String,
-    snapshot: Snapshot,
+    snapshot: OfferedTools,
     deadline: Duration,
     calls: AtomicU64,
-    book: Arc<Book>,
+    book: Arc<CallLog>,
 }
 
 /// A queued call: the call for the host, the receiver of its result, and its log entry.
-struct Queued {
+struct QueuedCall {
     call: HostCall,
     result: oneshot::Receiver<HostResult>,
-    entry: Entry,
+    entry: CallLogEntry,
 }
 
 impl Bridge {
     /// Creates a bridge for the tools of a snapshot. A call waits at most `deadline`.
-    pub fn new(snapshot: Snapshot, deadline: Duration, diagnostics: Diagnostics) -> Arc<Self> {
-        let skipped = snapshot.tools.is_empty().then_some(Skipped::NoExposedTools);
+    pub fn new(
+        snapshot: OfferedTools,
+        deadline: Duration,
+        diagnostics: CallLogTarget,
+    ) -> Arc<Self> {
+        let skipped = snapshot
+            .tools
+            .is_empty()
+            .then_some(SkipReason::NoExposedTools);
         Self::make(snapshot, deadline, diagnostics, skipped)
     }
 
     /// Creates a bridge that is turned off: it offers no tools. [`Self::direct`] still works.
-    pub fn off(deadline: Duration, diagnostics: Diagnostics) -> Arc<Self> {
-        let skipped = Some(Skipped::Disabled);
-        Self::make(Snapshot::default(), deadline, diagnostics, skipped)
+    pub fn off(deadline: Duration, diagnostics: CallLogTarget) -> Arc<Self> {
+        let skipped = Some(SkipReason::Disabled);
+        Self::make(OfferedTools::default(), deadline, diagnostics, skipped)
     }
 
     fn make(
-        snapshot: Snapshot,
+        snapshot: OfferedTools,
         deadline: Duration,
-        diagnostics: Diagnostics,
-        skipped: Option<Skipped>,
+        diagnostics: CallLogTarget,
+        skipped: Option<SkipReason>,
     ) -> Arc<Self> {
         let run = format!("cursor-pi-bridge-run-{}", Uuid::new_v4().simple());
         Arc::new(Self {
-            book: Book::open(run.clone(), diagnostics, &snapshot, skipped),
+            book: CallLog::open(run.clone(), diagnostics, &snapshot, skipped),
             run,
             snapshot,
             deadline,
@@ -177,7 +185,7 @@ impl Bridge {
     }
 
     /// Returns the offered tools.
-    pub fn snapshot(&self) -> &Snapshot {
+    pub fn snapshot(&self) -> &OfferedTools {
         &self.snapshot
     }
 
@@ -187,15 +195,21 @@ impl Bridge {
     }
 
     /// Queues a call by its offered name; returns `None` for an unknown tool.
-    fn queue(&self, offered: &str, arguments: Json, cursor: Option<String>) -> Option<Queued> {
+    fn queue(&self, offered: &str, arguments: Json, cursor: Option<String>) -> Option<QueuedCall> {
         let tool = self.find(offered)?;
         Some(self.enter(&tool.offered, &tool.host, arguments, cursor))
     }
 
-    fn enter(&self, offered: &str, host: &str, arguments: Json, cursor: Option<String>) -> Queued {
+    fn enter(
+        &self,
+        offered: &str,
+        host: &str,
+        arguments: Json,
+        cursor: Option<String>,
+    ) -> QueuedCall {
         let count = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let id = format!("{}-tool-{count}", self.run);
-        let entry = self.book.enter(Waiting {
+        let entry = self.book.enter(PendingCall {
             count,
             cursor: cursor.clone(),
             host: id.clone(),
@@ -204,7 +218,7 @@ impl Bridge {
         });
         let (mut call, result) = HostCall::new(id, host.to_owned(), content::arguments(arguments));
         call.cursor = cursor.filter(|id| !id.is_empty());
-        Queued {
+        QueuedCall {
             call,
             result,
             entry,
@@ -218,7 +232,7 @@ impl Bridge {
         arguments: Json,
         abort: CancellationToken,
     ) -> (HostCall, impl Future<Output = HostResult> + Send + use<>) {
-        let Queued {
+        let QueuedCall {
             call,
             result,
             entry,
@@ -240,10 +254,10 @@ impl Bridge {
     }
 
     /// Finds an offered tool. The server may put `mcp_<provider>_` before its name.
-    fn find(&self, offered: &str) -> Option<&Exposed> {
+    fn find(&self, offered: &str) -> Option<&OfferedTool> {
         let bare = offered
             .strip_prefix("mcp_")
-            .and_then(|rest| rest.strip_prefix(snapshot::PROVIDER)?.strip_prefix('_'));
+            .and_then(|rest| rest.strip_prefix(tool_set::PROVIDER)?.strip_prefix('_'));
         [Some(offered), bare]
             .into_iter()
             .flatten()
@@ -273,7 +287,7 @@ impl Bridge {
                 self.queue(name, Json::Object(arguments), cursor)
             });
         let (call, waits) = match found {
-            Some(Queued {
+            Some(QueuedCall {
                 call,
                 result,
                 entry,
@@ -312,7 +326,7 @@ impl Bridge {
             .tools
             .iter()
             .find(|tool| tool.host == question::TOOL)?;
-        let Queued {
+        let QueuedCall {
             call,
             result,
             entry,
@@ -326,7 +340,7 @@ impl Bridge {
                 }
                 Err(unanswered) => {
                     entry.reject(unanswered.rejection());
-                    HostResult::failed("nobody answered")
+                    HostResult::failed(tools::NO_ANSWER)
                 }
             };
             question::result(&args, given)
@@ -351,19 +365,19 @@ impl Bridge {
 
 /// Why a call has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-enum Unanswered {
+enum NoResult {
     /// The session dropped the call because the turn was cancelled.
-    #[error("the host gave this call up")]
+    #[error("{}", tools::HOST_CANCELLED)]
     Dropped,
     /// The server or the run no longer needs the result.
-    #[error("the call was cancelled")]
+    #[error("{}", tools::CALL_CANCELLED)]
     Cancelled,
     /// The host did not answer before the deadline.
-    #[error("the host did not answer within {} s", .0.as_secs())]
+    #[error("{}", tools::host_timed_out(*.0))]
     TooLate(Duration),
 }
 
-impl Unanswered {
+impl NoResult {
     fn rejection(self) -> Rejection {
         match self {
             Self::Dropped | Self::Cancelled => Rejection::Cancelled,
@@ -376,13 +390,13 @@ async fn wait_for_result(
     result: oneshot::Receiver<HostResult>,
     abort: CancellationToken,
     deadline: Duration,
-) -> Result<HostResult, Unanswered> {
+) -> Result<HostResult, NoResult> {
     tokio::select! {
         // A result that has arrived counts, even if the call was cancelled since.
         biased;
-        result = result => result.map_err(|_| Unanswered::Dropped),
-        () = abort.cancelled() => Err(Unanswered::Cancelled),
-        () = tokio::time::sleep(deadline) => Err(Unanswered::TooLate(deadline)),
+        result = result => result.map_err(|_| NoResult::Dropped),
+        () = abort.cancelled() => Err(NoResult::Cancelled),
+        () = tokio::time::sleep(deadline) => Err(NoResult::TooLate(deadline)),
     }
 }
 

@@ -8,11 +8,11 @@ mod value;
 
 use serde_json::{Map, Value as Json, json};
 
-use self::value::{plain_statuses, value_of};
 use super::Activity;
 use super::tool_names::{self, CursorTool};
 use cursor_proto::agent::v1::ToolCall;
 use cursor_proto::readable;
+use value::{plain_statuses, value_of};
 
 /// Longer strings are truncated, because results are only displayed.
 const MAX_TEXT: usize = 512 * 1024;

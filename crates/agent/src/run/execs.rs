@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::memo::Effect;
 use agent_tools::bridge::HostCall;
-use agent_tools::{Executor, Replies, Reply, Request, Said, Thrown};
+use agent_tools::{ExecError, ExecOutput, ExecReply, ExecRequest, Executor, ReplySender};
 use cursor_proto::agent::v1::{
     AgentClientMessage, ExecClientControlMessage, ExecClientHeartbeat, ExecClientMessage,
     ExecClientStreamClose, ExecClientThrow, agent_client_message, exec_client_control_message,
@@ -31,12 +31,12 @@ pub(super) struct Execs {
     executor: Arc<dyn Executor>,
     /// By task, because a server may use an id twice.
     open: HashMap<Id, Open>,
-    tasks: JoinSet<Result<(), Thrown>>,
-    sender: mpsc::Sender<(u32, Said)>,
-    replies: mpsc::Receiver<(u32, Said)>,
+    tasks: JoinSet<Result<(), ExecError>>,
+    sender: mpsc::Sender<(u32, ExecOutput)>,
+    replies: mpsc::Receiver<(u32, ExecOutput)>,
     interval: Duration,
     permits: Arc<Semaphore>,
-    done: VecDeque<(Open, Result<(), Thrown>)>,
+    done: VecDeque<(Open, Result<(), ExecError>)>,
 }
 
 struct Open {
@@ -49,7 +49,7 @@ struct Open {
 }
 
 impl Open {
-    fn log_end(&self, result: &Result<(), Thrown>, now: Instant) {
+    fn log_end(&self, result: &Result<(), ExecError>, now: Instant) {
         let outcome = match result {
             Ok(()) if self.abort.is_cancelled() => "aborted",
             Ok(()) => "done",
@@ -75,18 +75,18 @@ impl Drop for Execs {
 /// What an open request produced.
 pub(super) enum Progress {
     /// A reply to the server.
-    Reply(u32, Box<Reply>),
+    Reply(u32, Box<ExecReply>),
     /// A host tool call; nothing is sent to the server for it.
     Call(u32, HostCall),
     /// The end of a request, with its error if it failed.
-    Done(u32, Result<(), Thrown>),
+    Done(u32, Result<(), ExecError>),
 }
 
 impl Progress {
-    fn of(id: u32, output: Said) -> Self {
+    fn of(id: u32, output: ExecOutput) -> Self {
         match output {
-            Said::Reply(reply) => Self::Reply(id, reply),
-            Said::Call(call) => Self::Call(id, call),
+            ExecOutput::Reply(reply) => Self::Reply(id, reply),
+            ExecOutput::Call(call) => Self::Call(id, call),
         }
     }
 }
@@ -107,14 +107,19 @@ impl Execs {
     }
 
     /// Starts executing a request. Returns the host tool call if the host must execute it.
-    pub(super) fn start(&mut self, id: u32, request: Request, now: Instant) -> Option<HostCall> {
+    pub(super) fn start(
+        &mut self,
+        id: u32,
+        request: ExecRequest,
+        now: Instant,
+    ) -> Option<HostCall> {
         let mut kind = String::new();
         if tracing::enabled!(tracing::Level::DEBUG) {
             kind = VariantName(&request).to_string();
             tracing::debug!(exec = id, kind, "exec.asked");
         }
         let abort = CancellationToken::new();
-        let replies = Replies::new(id, self.sender.clone());
+        let replies = ReplySender::new(id, self.sender.clone());
         let work = Arc::clone(&self.executor).execute(request, replies, abort.clone());
         let task = if work.call.is_some() {
             self.tasks.spawn(work.done)
@@ -182,7 +187,7 @@ impl Execs {
                 Some(done) = self.tasks.join_next_with_id() => {
                     let (task, result) = match done {
                         Ok((task, result)) => (task, result),
-                        Err(error) => (error.id(), Err(Thrown("the tool crashed".into()))),
+                        Err(error) => (error.id(), Err(ExecError("the tool crashed".into()))),
                     };
                     if let Some(open) = self.open.remove(&task) {
                         self.done.push_back((open, result));
@@ -218,7 +223,7 @@ impl Execs {
             Progress::Call(..) => Vec::new(),
             Progress::Done(id, result) => {
                 let mut frames = Vec::with_capacity(2);
-                if let Err(Thrown(error)) = result {
+                if let Err(ExecError(error)) = result {
                     frames.push(throw(id, error));
                 }
                 frames.push(close(id));
@@ -256,7 +261,7 @@ pub(super) fn replayed_frames(id: u32, done: Effect) -> Vec<AgentClientMessage> 
             },
         )),
     });
-    let thrown = done.end.err().map(|Thrown(error)| throw(id, error));
+    let thrown = done.end.err().map(|ExecError(error)| throw(id, error));
     replies.chain(thrown).chain([close(id)]).collect()
 }
 
@@ -290,16 +295,21 @@ fn control(message: exec_client_control_message::Message) -> AgentClientMessage 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent_tools::Work;
-    use agent_tools::refuse::Refuse;
+    use agent_tools::ExecTask;
+    use agent_tools::rejection::Rejector;
     use cursor_proto::agent::v1::McpStateExecArgs;
 
     /// Runs until it is aborted.
     struct Endless;
 
     impl Executor for Endless {
-        fn execute(self: Arc<Self>, _: Request, _: Replies, abort: CancellationToken) -> Work {
-            Work {
+        fn execute(
+            self: Arc<Self>,
+            _: ExecRequest,
+            _: ReplySender,
+            abort: CancellationToken,
+        ) -> ExecTask {
+            ExecTask {
                 done: Box::pin(async move {
                     abort.cancelled().await;
                     Ok(())
@@ -315,7 +325,7 @@ mod tests {
         let mut execs = Execs::new(Arc::new(Endless), beat);
         let now = Instant::now();
         for _ in 0..2 {
-            let request = Request::McpStateExecArgs(McpStateExecArgs::default());
+            let request = ExecRequest::McpStateExecArgs(McpStateExecArgs::default());
             execs.start(7, request, now);
         }
         assert_eq!(execs.beat(now + beat).len(), 2);
@@ -335,9 +345,14 @@ mod tests {
     }
 
     impl Executor for Counting {
-        fn execute(self: Arc<Self>, _: Request, _: Replies, _: CancellationToken) -> Work {
+        fn execute(
+            self: Arc<Self>,
+            _: ExecRequest,
+            _: ReplySender,
+            _: CancellationToken,
+        ) -> ExecTask {
             use std::sync::atomic::Ordering::SeqCst;
-            Work {
+            ExecTask {
                 done: Box::pin(async move {
                     let now = self.now.fetch_add(1, SeqCst) + 1;
                     self.most.fetch_max(now, SeqCst);
@@ -357,7 +372,7 @@ mod tests {
         let executor: Arc<dyn Executor> = Arc::clone(&counting) as _;
         let mut execs = Execs::new(executor, Duration::from_secs(3));
         for id in 0..COUNT {
-            let request = Request::McpStateExecArgs(McpStateExecArgs::default());
+            let request = ExecRequest::McpStateExecArgs(McpStateExecArgs::default());
             execs.start(id, request, Instant::now());
         }
         for _ in 0..COUNT {
@@ -372,7 +387,7 @@ mod tests {
         let mut execs = Execs::new(Arc::new(Endless), Duration::from_secs(3));
         let last = MAX_WORKING as u32;
         for id in 0..=last {
-            let request = Request::McpStateExecArgs(McpStateExecArgs::default());
+            let request = ExecRequest::McpStateExecArgs(McpStateExecArgs::default());
             execs.start(id, request, Instant::now());
         }
         execs.abort(last);
@@ -386,11 +401,11 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn replies_precede_the_end_of_a_request() {
         const COUNT: u32 = 2_000;
-        let mut execs = Execs::new(Arc::new(Refuse::default()), Duration::from_secs(3));
+        let mut execs = Execs::new(Arc::new(Rejector::default()), Duration::from_secs(3));
         let mut replied = std::collections::BTreeSet::new();
         let mut ended = 0;
         for id in 0..COUNT {
-            let request = Request::McpStateExecArgs(McpStateExecArgs::default());
+            let request = ExecRequest::McpStateExecArgs(McpStateExecArgs::default());
             execs.start(id, request, Instant::now());
         }
         while ended < COUNT {

@@ -21,7 +21,7 @@ pub(super) use self::what::call_id;
 use self::what::what;
 use super::retry::Shown;
 use crate::prompts;
-use agent_tools::{Reply, Request, Thrown};
+use agent_tools::{ExecError, ExecReply, ExecRequest};
 use cursor_proto::agent::v1::ExecClientMessage;
 
 /// Upper limit for the recorded replies. An effect that does not fit is dropped, and the run is
@@ -55,9 +55,9 @@ pub(super) struct Effect {
     pub(super) call: String,
     origin: Origin,
     /// The replies sent to the server.
-    pub(super) replies: Vec<Reply>,
+    pub(super) replies: Vec<ExecReply>,
     /// The outcome: success, or the error sent to the server.
-    pub(super) end: Result<(), Thrown>,
+    pub(super) end: Result<(), ExecError>,
     /// What the server knows of the result.
     ack: AckState,
     /// Whether this stream has gone on without asking for it. The checkpoint it started from
@@ -248,7 +248,7 @@ impl Memo {
         for (_, mut done) in std::mem::take(&mut self.open) {
             if done.origin == Origin::Us {
                 done.replies.clear();
-                done.end = Err(Thrown(prompts::EXECUTION_INTERRUPTED.into()));
+                done.end = Err(ExecError(prompts::EXECUTION_INTERRUPTED.into()));
                 done.ack = AckState::EarlierStream;
                 done.ended = ended;
                 self.done.push(done);
@@ -297,7 +297,7 @@ impl Memo {
 
     /// Returns the recorded result of a request that only an earlier stream has made, and marks it
     /// as sent on this one.
-    pub(super) fn recall(&mut self, request: &Request) -> Option<Effect> {
+    pub(super) fn recall(&mut self, request: &ExecRequest) -> Option<Effect> {
         let (what, call) = (what(request)?, call_id(request));
         let same_call = |done: &Effect| !call.is_empty() && done.call == call;
         let same = |done: &Effect| match done.ack {
@@ -313,7 +313,7 @@ impl Memo {
         };
         let found = &mut self.done[at];
         if found.ack == AckState::MaybeInCheckpoint && found.end.is_ok() {
-            found.end = Err(Thrown(outcome::ran_before(&found.replies)));
+            found.end = Err(ExecError(outcome::ran_before(&found.replies)));
             found.replies.clear();
         }
         found.ack = AckState::Sent;
@@ -350,7 +350,7 @@ impl Memo {
     /// Records that a request is being executed here. The new stream has therefore diverged: it may
     /// want to execute what an earlier stream executed after the last request both share. Effects
     /// with an unknown outcome are reported on any path.
-    pub(super) fn begin(&mut self, id: u32, request: &Request) {
+    pub(super) fn begin(&mut self, id: u32, request: &ExecRequest) {
         self.pass(|_| true);
         match what(request) {
             Some(what) => self.enter(id, request, what, Origin::Us),
@@ -365,7 +365,7 @@ impl Memo {
     }
 
     /// Records that the host was asked to execute a request.
-    pub(super) fn call(&mut self, id: u32, request: &Request) {
+    pub(super) fn call(&mut self, id: u32, request: &ExecRequest) {
         for done in &mut self.done {
             done.host_call = HostCall::Called;
         }
@@ -374,7 +374,7 @@ impl Memo {
         }
     }
 
-    fn enter(&mut self, id: u32, request: &Request, what: What, origin: Origin) {
+    fn enter(&mut self, id: u32, request: &ExecRequest, what: What, origin: Origin) {
         let began = self.tick();
         let done = Effect {
             what,
@@ -403,7 +403,7 @@ impl Memo {
     }
 
     /// Records a reply sent to the server.
-    pub(super) fn reply(&mut self, id: u32, reply: &Reply) {
+    pub(super) fn reply(&mut self, id: u32, reply: &ExecReply) {
         let Some(at) = self.open.iter().position(|(open, _)| *open == id) else {
             return;
         };
@@ -440,7 +440,7 @@ impl Memo {
     }
 
     /// Records that a request has completed.
-    pub(super) fn end(&mut self, id: u32, end: &Result<(), Thrown>) {
+    pub(super) fn end(&mut self, id: u32, end: &Result<(), ExecError>) {
         if let Some(at) = self.open.iter().position(|(open, _)| *open == id) {
             let (_, mut done) = self.open.remove(at);
             done.ended = self.tick();
@@ -461,7 +461,7 @@ impl Memo {
             done.ack = AckState::MaybeInCheckpoint;
             let (is_error, text) = match &done.end {
                 Ok(()) => (false, outcome::output(&done.replies)),
-                Err(Thrown(error)) => (true, error.clone()),
+                Err(ExecError(error)) => (true, error.clone()),
             };
             let result = prompts::recovered_result(&mark, &done.call, None, is_error, &text);
             results.push(result);
@@ -492,7 +492,7 @@ impl Effect {
             call: String::new(),
             origin: Origin::Earlier,
             replies: Vec::new(),
-            end: Err(Thrown(prompts::RESULT_UNKNOWN.into())),
+            end: Err(ExecError(prompts::RESULT_UNKNOWN.into())),
             ack,
             passed: false,
             host_call: HostCall::Nothing,
@@ -519,7 +519,7 @@ impl Effect {
     }
 }
 
-fn size(reply: &Reply) -> usize {
+fn size(reply: &ExecReply) -> usize {
     let message = Some(reply.clone());
     let reply = ExecClientMessage {
         message,

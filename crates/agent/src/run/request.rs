@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::memo::Memo;
 use super::retry::Spent;
-use agent_tools::offer::Offer;
+use agent_tools::tool_definition::ToolDefinition;
 use cursor_client::headers::BlobKey;
 use cursor_proto::agent::v1::{
     self as proto, AgentClientMessage, AgentRunRequest, ConversationAction, McpTools,
@@ -30,7 +30,7 @@ pub struct RunSpec {
     /// Which model.
     pub model: Model,
     /// The host's tools, as offered to the model.
-    pub offers: Vec<Offer>,
+    pub offers: Vec<ToolDefinition>,
     /// Replaces Cursor's system prompt, for accounts that permit it.
     pub custom_system_prompt: Option<String>,
     /// The conversation's blob key.
@@ -113,7 +113,7 @@ impl RunSpec {
                 ..ConversationAction::default()
             }),
             mcp_tools: Some(McpTools {
-                mcp_tools: self.offers.iter().map(Offer::definition).collect(),
+                mcp_tools: self.offers.iter().map(ToolDefinition::definition).collect(),
             }),
             conversation_id: Some(self.conversation_id.clone()),
             custom_system_prompt: self.custom_system_prompt.clone(),

@@ -27,7 +27,7 @@ use crate::conversation::store::Store;
 use crate::conversation::transcript::Transcript;
 use crate::run::UserMessage;
 use crate::turn::Session;
-use agent_tools::leash::Leash;
+use agent_tools::shell::reaper::ChildReaper;
 use foundation::prefix;
 
 /// How long, at least, an unnamed session is kept for its client's next request.
@@ -43,7 +43,7 @@ pub struct SessionOptions {
     /// How long a run is parked.
     pub park_timeout: Duration,
     /// Ends the processes of the sessions.
-    pub leash: Leash,
+    pub leash: ChildReaper,
 }
 
 /// How a front end names the session of a turn.

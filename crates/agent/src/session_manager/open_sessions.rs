@@ -76,12 +76,12 @@ impl OpenSessions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent_tools::leash::Leash;
+    use agent_tools::shell::reaper::ChildReaper;
 
     #[tokio::test]
     async fn the_least_recently_used_session_is_closed() {
         let mut sessions = OpenSessions::default();
-        let start = |_| Session::start(None, Leash::default());
+        let start = |_| Session::start(None, ChildReaper::default());
         let max = MAX_WITHOUT_RUN + 3;
         for n in 0..max {
             sessions.open(&n.to_string(), 3, start);

@@ -21,32 +21,33 @@ use crate::conversation::store::Kept;
 use crate::message::Message;
 use crate::run::{Action, Memo, Restarts, RetryPolicy, RunSpec, Spent, Timing, start};
 use agent_tools::bridge::Bridge;
-use agent_tools::bridge::gate::{self, Gate};
-use agent_tools::bridge::snapshot::{HostTool, PROVIDER, Snapshot};
-use agent_tools::by_host::Seen;
-use agent_tools::context::{Facts, Rule};
-use agent_tools::hosted::Hosted;
-use agent_tools::native::{self, Workbench};
-use agent_tools::permission::Granted;
-use agent_tools::settings::Settings;
-use agent_tools::settings::hooks::{Guarded, Occasion};
+use agent_tools::bridge::external_calls::{self, ExternalCallSender};
+use agent_tools::bridge::tool_set::{HostTool, OfferedTools, PROVIDER};
+use agent_tools::cursor_config::CursorConfig;
+use agent_tools::cursor_config::hooks::{HookContext, HookedExecutor};
+use agent_tools::handlers;
+use agent_tools::host_delegate::ReadCache;
+use agent_tools::host_tool_router::HostToolRouter;
+use agent_tools::permission::GrantedTools;
+use agent_tools::request_context::{Instruction, RunContext};
+use agent_tools::shell::ShellSession;
 
 /// What all runs of a session share.
 pub(super) struct Surroundings<'a> {
     /// Recorded results of the cards the host was sent.
     pub(super) recorded: &'a Recorded,
     /// Commands that outlive a run.
-    pub(super) bench: &'a Arc<Workbench>,
+    pub(super) bench: &'a Arc<ShellSession>,
     /// File contents that host tools have shown.
-    pub(super) seen: &'a Arc<Seen>,
+    pub(super) seen: &'a Arc<ReadCache>,
     /// Native tools the host has allowed for this session.
-    pub(super) granted: &'a Granted,
+    pub(super) granted: &'a GrantedTools,
     /// The user's Cursor settings.
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<CursorConfig>,
     /// The intent log.
     pub(super) begun: Option<Arc<Begun>>,
     /// Publishes the gate of each run.
-    pub(super) gate: &'a watch::Sender<Weak<Gate>>,
+    pub(super) gate: &'a watch::Sender<Weak<ExternalCallSender>>,
 }
 
 /// What happened earlier in the turn a run is started for.
@@ -69,7 +70,7 @@ pub(super) fn launch(
     conversation: Conversation,
     action: Action,
     request: &TurnRequest,
-    snapshot: Snapshot,
+    snapshot: OfferedTools,
     before: Before,
     surroundings: &Surroundings<'_>,
 ) -> Live {
@@ -95,14 +96,14 @@ pub(super) fn launch(
         hosted,
         tools.decisions.clone(),
     );
-    let facts = Facts {
+    let facts = RunContext {
         workspace: request.workspace.clone(),
         rules: rules(request),
         offers: host_offers,
         home: request.policy.home.clone(),
         shell: request.policy.shell.clone(),
         settings: Arc::clone(&surroundings.settings),
-        ..Facts::default()
+        ..RunContext::default()
     };
     let policy = &request.policy;
     let gates = tools.decisions.gates();
@@ -112,7 +113,7 @@ pub(super) fn launch(
         Bridging::On => Bridge::new(snapshot, policy.call_deadline, diagnostics),
         Bridging::Off => Bridge::off(policy.call_deadline, diagnostics),
     };
-    let execution = native::Surroundings {
+    let execution = handlers::ExecutorOptions {
         policy: &policy.native,
         bench: surroundings.bench,
         current,
@@ -120,22 +121,22 @@ pub(super) fn launch(
         bridge: Arc::clone(&bridge),
         seen: Arc::clone(surroundings.seen),
     };
-    let inlet = gate::open(Arc::clone(&bridge));
+    let inlet = external_calls::open(Arc::clone(&bridge));
     surroundings.gate.send_replace(inlet.gate());
-    let executor = Hosted {
+    let executor = HostToolRouter {
         bridge: Arc::clone(&bridge),
         settings: Arc::clone(&surroundings.settings),
-        native: native::executor(facts, execution),
+        native: handlers::executor(facts, execution),
     };
     // Inside the hooks, because what they refuse must not be logged as started.
-    let executor = Guarded::around(
+    let executor = HookedExecutor::around(
         Noted::around(
             Arc::new(executor),
             surroundings.begun.clone(),
             Calls::of(&request.hands),
         ),
         &surroundings.settings,
-        Occasion {
+        HookContext {
             workspace: request.workspace.clone(),
             home: policy.home.clone(),
             bench: Arc::clone(surroundings.bench),
@@ -227,7 +228,7 @@ pub(super) fn reset_to_history(
 }
 
 /// Returns the host tools this turn offers.
-pub(super) fn snapshot(request: &TurnRequest) -> Snapshot {
+pub(super) fn snapshot(request: &TurnRequest) -> OfferedTools {
     let tools: Vec<HostTool> = request
         .transcript
         .tools
@@ -244,8 +245,8 @@ pub(super) fn snapshot(request: &TurnRequest) -> Snapshot {
 
 /// Returns the system prompt as a rule, where Cursor reads it, with a note about images the model
 /// cannot see.
-fn rules(request: &TurnRequest) -> Vec<Rule> {
-    let rule = |name: &str, content: &str| Rule {
+fn rules(request: &TurnRequest) -> Vec<Instruction> {
+    let rule = |name: &str, content: &str| Instruction {
         name: name.into(),
         content: content.into(),
     };

@@ -27,7 +27,7 @@ use crate::conversation::store::StoreError;
 use crate::message::Message;
 use crate::run::queue::Weighed as _;
 use crate::run::{Command, Ended, Handle, Memo, Outcome, RunEvent};
-use agent_tools::bridge::gate::Inlet;
+use agent_tools::bridge::external_calls::ExternalCallReceiver;
 use agent_tools::bridge::{Bridge, HostCall};
 use agent_tools::permission::TurnTools;
 use cursor_client::awake;
@@ -60,7 +60,7 @@ pub(super) struct Live {
     /// Tool results that the newest checkpoint may not include, oldest first.
     rounds: Vec<Round>,
     /// Calls of host tools that do not come from Cursor.
-    inlet: Inlet,
+    inlet: ExternalCallReceiver,
     /// Calls that were offered to the host and have no result, oldest first. They stay here while
     /// the run is being cancelled: dropping one is an answer, which would be recorded as its result.
     open: Vec<HostCall>,
@@ -105,7 +105,7 @@ impl Live {
         conversation: Conversation,
         Covered { covers, answer }: Covered,
         show: Show,
-        inlet: Inlet,
+        inlet: ExternalCallReceiver,
         tools: watch::Sender<Arc<TurnTools>>,
     ) -> Self {
         Self {

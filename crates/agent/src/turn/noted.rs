@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::request::Hands;
 use crate::conversation::begun::Begun;
 use crate::run::What;
-use agent_tools::{Asking, Executor, Replies, Request, Thrown, Work};
+use agent_tools::{ExecError, ExecRequest, ExecTask, Executor, PendingQuestion, ReplySender};
 use cursor_proto::agent::v1::AskQuestionArgs;
 
 /// Logs what is executed within a turn: by us, or by a host that executes inline. What a host
@@ -60,7 +60,7 @@ impl Noted {
     }
 
     /// Logs an effect that is about to be executed.
-    async fn note(&self, what: What) -> Result<(), Thrown> {
+    async fn note(&self, what: What) -> Result<(), ExecError> {
         let Some(begun) = self.begun.clone() else {
             return Ok(());
         };
@@ -88,16 +88,16 @@ impl Noted {
 impl Executor for Noted {
     fn execute(
         self: Arc<Self>,
-        request: Request,
-        replies: Replies,
+        request: ExecRequest,
+        replies: ReplySender,
         abort: CancellationToken,
-    ) -> Work {
+    ) -> ExecTask {
         let what = What::of(&request);
         let work = Arc::clone(&self.inner).execute(request, replies.clone(), abort);
         let Some(what) = what.filter(|_| work.call.is_none() || self.calls == Calls::Ours) else {
             return work;
         };
-        let Work { done, call } = work;
+        let ExecTask { done, call } = work;
         let call = call.map(|call| (call, self.queue()));
         let done = async move {
             self.note(what).await?;
@@ -112,25 +112,25 @@ impl Executor for Noted {
             }
             done.await
         };
-        Work {
+        ExecTask {
             done: Box::pin(done),
             call: None,
         }
     }
 
-    fn ask(&self, question: &AskQuestionArgs) -> Option<Asking> {
+    fn ask(&self, question: &AskQuestionArgs) -> Option<PendingQuestion> {
         self.inner.ask(question)
     }
 }
 
 /// The error for an effect whose log entry could not be written at all: it is not executed.
-fn not_logged(error: &JoinError) -> Thrown {
+fn not_logged(error: &JoinError) -> ExecError {
     let why = if error.is_panic() {
         "cursor-sidecar failed inside"
     } else {
         "cursor-sidecar is ending"
     };
-    Thrown(format!("{why}; this was not begun"))
+    ExecError(format!("{why}; this was not begun"))
 }
 
 #[cfg(test)]
@@ -149,12 +149,17 @@ mod tests {
     struct Doer(AtomicBool);
 
     impl Executor for Doer {
-        fn execute(self: Arc<Self>, _: Request, _: Replies, _: CancellationToken) -> Work {
+        fn execute(
+            self: Arc<Self>,
+            _: ExecRequest,
+            _: ReplySender,
+            _: CancellationToken,
+        ) -> ExecTask {
             let done = async move {
                 self.0.store(true, Ordering::Relaxed);
                 Ok(())
             };
-            Work {
+            ExecTask {
                 done: Box::pin(done),
                 call: None,
             }
@@ -170,8 +175,8 @@ mod tests {
         let begun = Arc::new(kept.begins(Fingerprint::of("S", &[])));
         let doer = Arc::new(Doer::default());
         let noted = Noted::around(Arc::clone(&doer) as _, Some(begun), Calls::Theirs);
-        let request = Request::ShellArgs(ShellArgs::default());
-        let replies = Replies::new(1, mpsc::channel(1).0);
+        let request = ExecRequest::ShellArgs(ShellArgs::default());
+        let replies = ReplySender::new(1, mpsc::channel(1).0);
         let work = noted.execute(request, replies, CancellationToken::new());
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let runtime = runtime.unwrap();

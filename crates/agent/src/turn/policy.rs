@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::show::Surface;
 use crate::run::{Patience, RETRIES};
-use agent_tools::bridge::diagnostics::Diagnostics;
+use agent_tools::bridge::call_log::CallLogTarget;
 use agent_tools::bridge::question;
-use agent_tools::bridge::snapshot::{Filter, HostTool, Overlapping, Snapshot};
-use agent_tools::native;
-use agent_tools::settings::sources::Choice;
+use agent_tools::bridge::tool_set::{BuiltinTools, HostTool, OfferedTools, ToolFilter};
+use agent_tools::cursor_config::sources::SourceFilter;
+use agent_tools::policy::{ExecutedBy, ToolPolicy};
 use agent_tools::tool_cards;
 
 /// User settings that affect turns.
@@ -21,11 +21,11 @@ pub struct Policy {
     /// Whether the model may ask the user questions.
     pub questions: Questions,
     /// Whether host tools that duplicate native ones are offered.
-    pub overlapping: Overlapping,
+    pub overlapping: BuiltinTools,
     /// Who executes Cursor's own tools.
-    pub native: native::policy::Policy,
+    pub native: ToolPolicy,
     /// Which of the user's Cursor settings apply.
-    pub cursor: Choice,
+    pub cursor: SourceFilter,
     /// How long a call waits for the host's result.
     pub call_deadline: Duration,
     /// How long a run stays parked.
@@ -37,7 +37,7 @@ pub struct Policy {
     /// How often an idle run is restarted.
     pub idle_retries: u32,
     /// Where diagnostics of the bridge are sent.
-    pub diagnostics: Diagnostics,
+    pub diagnostics: CallLogTarget,
     /// The user's home directory.
     pub home: Option<PathBuf>,
     /// The user's shell (`SHELL`).
@@ -67,15 +67,15 @@ impl Default for Policy {
         Self {
             bridge: Bridging::On,
             questions: Questions::Asked,
-            overlapping: Overlapping::Hidden,
-            native: native::policy::Policy::default(),
-            cursor: Choice::default(),
+            overlapping: BuiltinTools::Hidden,
+            native: ToolPolicy::default(),
+            cursor: SourceFilter::default(),
             call_deadline: Duration::from_secs(3600),
             park: PARK,
             most_parked: MOST_PARKED,
             patience: Patience::default(),
             idle_retries: RETRIES,
-            diagnostics: Diagnostics::Off,
+            diagnostics: CallLogTarget::Off,
             home: None,
             shell: None,
         }
@@ -87,12 +87,12 @@ impl Policy {
     pub fn words_only(self) -> Self {
         Self {
             bridge: Bridging::Off,
-            native: native::policy::Policy {
-                mode: Some(native::policy::Mode::Off),
+            native: ToolPolicy {
+                mode: Some(ExecutedBy::Off),
                 overrides: BTreeMap::new(),
                 ..self.native
             },
-            cursor: Choice::nothing(),
+            cursor: SourceFilter::nothing(),
             ..self
         }
     }
@@ -103,30 +103,30 @@ impl Policy {
         Self {
             native: self.native.without_local(),
             bridge: Bridging::On,
-            overlapping: Overlapping::Offered,
-            cursor: Choice::nothing(),
+            overlapping: BuiltinTools::Offered,
+            cursor: SourceFilter::nothing(),
             ..self
         }
     }
 
     /// Returns the host tools that are offered to a run, without those that only show recorded
     /// results.
-    pub fn offered(&self, tools: &[HostTool], surface: &Surface) -> Snapshot {
+    pub fn offered(&self, tools: &[HostTool], surface: &Surface) -> OfferedTools {
         if self.bridge == Bridging::Off {
-            return Snapshot::default();
+            return OfferedTools::default();
         }
         let cards: &[String] = match surface {
             Surface::Cards(tools) => tools,
             Surface::Text => &[],
         };
         let only_shown = |tool: &&String| tool.as_str() == tool_cards::ACTIVITY_TOOL;
-        let filter = Filter {
+        let filter = ToolFilter {
             overlapping: self.overlapping,
             replay: cards.iter().filter(only_shown).cloned().collect(),
         };
         let wanted =
             |tool: &&HostTool| self.questions == Questions::Asked || tool.name != question::TOOL;
-        Snapshot::of(tools.iter().filter(wanted), &filter)
+        OfferedTools::of(tools.iter().filter(wanted), &filter)
     }
 }
 

@@ -16,10 +16,10 @@ use crate::conversation::transcript::Transcript;
 use crate::run::queue::{self, Bounds, Weighed};
 use crate::run::{Backend, Mode, Model, UserMessage};
 use agent_tools::bridge::HostCall;
-use agent_tools::by_host::HostTools;
-use agent_tools::native::policy::HostPolicy;
+use agent_tools::cursor_config::ConfigCache;
+use agent_tools::host_delegate::HostToolSet;
 use agent_tools::permission::{PermissionRequest, TurnTools};
-use agent_tools::settings::Library;
+use agent_tools::policy::HostPolicy;
 
 /// The request of a host for one turn.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub struct TurnRequest {
     /// Where permission requests go; `None` for a host that cannot be asked.
     pub permissions: Option<mpsc::Sender<PermissionRequest>>,
     /// The user's Cursor settings.
-    pub library: Arc<Library>,
+    pub library: Arc<ConfigCache>,
     /// Where the conversation is stored.
     pub keep: Keep,
     /// The front end it came through.
@@ -68,7 +68,7 @@ impl TurnRequest {
     /// Returns the tool settings of this turn.
     pub(super) fn tools(&self) -> Arc<TurnTools> {
         let tools = self.transcript.tools.iter();
-        let host = HostTools::new(tools.map(|tool| (tool.name.as_str(), &tool.parameters)));
+        let host = HostToolSet::new(tools.map(|tool| (tool.name.as_str(), &tool.parameters)));
         let plan_mode = self.mode == Some(Mode::Plan);
         let (settings, stated) = (&self.policy.native, &self.native_tools);
         let asked = self.permissions.clone();

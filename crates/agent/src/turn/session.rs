@@ -25,18 +25,18 @@ use crate::conversation::comeback::Place;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::store::Store;
 use crate::run::{Outcome, Start, UserMessage};
-use agent_tools::bridge::gate::Gate;
-use agent_tools::by_host::Seen;
-use agent_tools::leash::Leash;
-use agent_tools::native::Workbench;
-use agent_tools::permission::Granted;
+use agent_tools::bridge::external_calls::ExternalCallSender;
+use agent_tools::host_delegate::ReadCache;
+use agent_tools::permission::GrantedTools;
+use agent_tools::shell::ShellSession;
+use agent_tools::shell::reaper::ChildReaper;
 
 /// A handle to a session's task.
 #[derive(Debug, Clone)]
 pub struct Session {
     asks: mpsc::Sender<Ask>,
     recorded: Recorded,
-    gate: watch::Receiver<Weak<Gate>>,
+    gate: watch::Receiver<Weak<ExternalCallSender>>,
     /// How many turns were requested so far.
     asked: Arc<watch::Sender<u64>>,
 }
@@ -46,7 +46,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Resolves when a session's task has ended.
 #[derive(Debug, Clone)]
-pub struct SessionEnd(watch::Receiver<Weak<Gate>>);
+pub struct SessionEnd(watch::Receiver<Weak<ExternalCallSender>>);
 
 impl SessionEnd {
     /// Returns whether the task has ended.
@@ -82,7 +82,7 @@ enum Brought {
 impl Session {
     /// Starts the task; it ends with the last handle. A session with a store is kept on disk under
     /// its name.
-    pub fn start(store: Option<(Store, String)>, leash: Leash) -> Self {
+    pub fn start(store: Option<(Store, String)>, leash: ChildReaper) -> Self {
         Self::start_after(None, store, leash)
     }
 
@@ -90,17 +90,17 @@ impl Session {
     pub fn start_after(
         last: Option<SessionEnd>,
         store: Option<(Store, String)>,
-        leash: Leash,
+        leash: ChildReaper,
     ) -> Self {
         Self::spawn(last, Memory::new(store), leash)
     }
 
     /// Starts the task of a named session that is kept in memory only.
-    pub fn start_unkept(last: Option<SessionEnd>, name: &str, leash: Leash) -> Self {
+    pub fn start_unkept(last: Option<SessionEnd>, name: &str, leash: ChildReaper) -> Self {
         Self::spawn(last, Memory::unkept(name), leash)
     }
 
-    fn spawn(last: Option<SessionEnd>, memory: Memory, leash: Leash) -> Self {
+    fn spawn(last: Option<SessionEnd>, memory: Memory, leash: ChildReaper) -> Self {
         let (asks, inbox) = mpsc::channel(16);
         let recorded = Recorded::default();
         let (gate_sender, gate) = watch::channel(Weak::new());
@@ -116,9 +116,9 @@ impl Session {
             effects: Effects::default(),
             cards: None,
             recorded: recorded.clone(),
-            bench: Arc::new(Workbench::new(leash)),
+            bench: Arc::new(ShellSession::new(leash)),
             seen: Arc::default(),
-            granted: Granted::default(),
+            granted: GrantedTools::default(),
             undelivered: Vec::new(),
         };
         tokio::spawn(async move {
@@ -149,7 +149,7 @@ impl Session {
     }
 
     /// Returns the bridge gate of the live run, if there is one. Does not wait for a turn.
-    pub fn gate(&self) -> Option<Arc<Gate>> {
+    pub fn gate(&self) -> Option<Arc<ExternalCallSender>> {
         let gate = self.gate.borrow().upgrade();
         gate.filter(|gate| !gate.over().is_cancelled())
     }
@@ -229,7 +229,7 @@ struct Task {
     asked: watch::Receiver<u64>,
     begun: u64,
     /// Publishes the gate of the live run.
-    gate: watch::Sender<Weak<Gate>>,
+    gate: watch::Sender<Weak<ExternalCallSender>>,
     /// Notices the user was shown, so that each is shown once.
     shown_notices: BTreeSet<String>,
     /// When the host last got an answer.
@@ -243,11 +243,11 @@ struct Task {
     /// Recorded results of the cards the host was sent.
     recorded: Recorded,
     /// Commands that outlive a run; they end with the session.
-    bench: Arc<Workbench>,
+    bench: Arc<ShellSession>,
     /// File contents that host tools have shown.
-    seen: Arc<Seen>,
+    seen: Arc<ReadCache>,
     /// Native tools the host has allowed for the rest of the session.
-    granted: Granted,
+    granted: GrantedTools,
     /// Messages that were accepted from the host and not delivered to any run.
     undelivered: Vec<UserMessage>,
 }

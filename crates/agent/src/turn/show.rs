@@ -15,10 +15,11 @@ use super::final_text::{self, Boundary, Candidates};
 use super::request::TurnEvent;
 use crate::run::RunEvent;
 use agent_tools::bridge::Verdict;
-use agent_tools::native::policy::{Decision, Decisions, Tool};
+use agent_tools::policy::{NativeTool, ToolDecision, ToolDecisions};
+use agent_tools::tool_cards;
 use agent_tools::tool_cards::activity_tracker::{ActivityTracker, DisplayItem};
 use agent_tools::tool_cards::tool_names::CursorTool;
-use agent_tools::tool_cards::{self, Activity, Workspace};
+use agent_tools::tool_cards::{Activity, Workspace};
 
 /// Prefix of the ids of all cards.
 const CARD: &str = "cursor-replay-";
@@ -161,7 +162,7 @@ pub(super) struct Show {
     /// The model's answer, to detect whether it contains the plan.
     answer: String,
     /// Who executes native tools. The host itself displays what it executes.
-    pub(super) decisions: Decisions,
+    pub(super) decisions: ToolDecisions,
 }
 
 impl Drop for Show {
@@ -176,7 +177,7 @@ impl Show {
         recorded: Recorded,
         workspace: PathBuf,
         hosted: impl IntoIterator<Item = String>,
-        decisions: Decisions,
+        decisions: ToolDecisions,
     ) -> Self {
         static RUNS: AtomicU64 = AtomicU64::new(1);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -229,11 +230,11 @@ impl Show {
             self.plan = Some(plan);
         }
         let tool = native_tool(activity);
-        if tool.is_some_and(|tool| self.decisions.of(tool) == Decision::Host) {
+        if tool.is_some_and(|tool| self.decisions.of(tool) == ToolDecision::Host) {
             return Shown::Nothing;
         }
         let mut card = tool_cards::card(activity, &at);
-        if tool.is_some_and(Tool::changes_something) {
+        if tool.is_some_and(NativeTool::changes_something) {
             // Under the host's own name, a permission gate would treat the card as a call to
             // decide.
             card = card.into_generic();
@@ -320,15 +321,15 @@ pub(super) fn ends_cards(event: &RunEvent) -> bool {
 }
 
 /// Returns the native tool of an activity, if the policy has one for it.
-fn native_tool(activity: &Activity) -> Option<Tool> {
+fn native_tool(activity: &Activity) -> Option<NativeTool> {
     Some(match tool_cards::tool(activity) {
-        CursorTool::Read => Tool::Read,
-        CursorTool::Grep => Tool::Grep,
-        CursorTool::Glob | CursorTool::Ls => Tool::Ls,
-        CursorTool::Shell => Tool::Shell,
-        CursorTool::Edit | CursorTool::Write => Tool::Write,
-        CursorTool::Delete => Tool::Delete,
-        CursorTool::ReadLints => Tool::Diagnostics,
+        CursorTool::Read => NativeTool::Read,
+        CursorTool::Grep => NativeTool::Grep,
+        CursorTool::Glob | CursorTool::Ls => NativeTool::Ls,
+        CursorTool::Shell => NativeTool::Shell,
+        CursorTool::Edit | CursorTool::Write => NativeTool::Write,
+        CursorTool::Delete => NativeTool::Delete,
+        CursorTool::ReadLints => NativeTool::Diagnostics,
         _ => return None,
     })
 }
@@ -341,18 +342,18 @@ fn scrub(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent_tools::by_host::HostTools;
-    use agent_tools::native::policy::{HostPolicy, Mode, Policy};
+    use agent_tools::host_delegate::HostToolSet;
+    use agent_tools::policy::{ExecutedBy, HostPolicy, ToolPolicy};
     use serde_json::json;
 
     /// A policy that executes everything locally.
-    fn local() -> Decisions {
-        let settings = Policy {
-            mode: Some(Mode::Local),
-            ..Policy::default()
+    fn local() -> ToolDecisions {
+        let settings = ToolPolicy {
+            mode: Some(ExecutedBy::Local),
+            ..ToolPolicy::default()
         };
-        let host = HostTools::default();
-        Decisions::new(&settings, &HostPolicy::default(), &host, false)
+        let host = HostToolSet::default();
+        ToolDecisions::new(&settings, &HostPolicy::default(), &host, false)
     }
 
     fn record(bytes: usize) -> Record {

@@ -13,12 +13,12 @@ use serde_json::Value as Json;
 
 use super::route::Disconnected;
 use crate::bridge::content::Content;
-use crate::bridge::gate::{Gate, Refused};
+use crate::bridge::external_calls::{ExternalCallError, ExternalCallSender};
 use crate::bridge::{HostResult, Verdict};
 
 /// The MCP service for the tools of one run.
 pub(super) struct Tools {
-    pub(super) gate: Arc<Gate>,
+    pub(super) gate: Arc<ExternalCallSender>,
 }
 
 impl ServerHandler for Tools {
@@ -58,11 +58,15 @@ impl ServerHandler for Tools {
         match self.gate.call(&request.name, arguments, left).await {
             Ok(result) => Ok(call_result(result).into()),
             // Models read the text of a result, but not that of a protocol error.
-            Err(refused @ (Refused::Unknown { .. } | Refused::Late(_) | Refused::Dropped)) => {
+            Err(
+                refused @ (ExternalCallError::Unknown { .. }
+                | ExternalCallError::Late(_)
+                | ExternalCallError::Dropped),
+            ) => {
                 let text = ContentBlock::text(refused.to_string());
                 Ok(CallToolResult::error(vec![text]).into())
             }
-            Err(refused @ (Refused::Over | Refused::Left)) => {
+            Err(refused @ (ExternalCallError::Over | ExternalCallError::Left)) => {
                 Err(ErrorData::internal_error(refused.to_string(), None))
             }
         }
@@ -70,7 +74,7 @@ impl ServerHandler for Tools {
 }
 
 /// Returns the tools as offered to Cursor, with the host's own name in the metadata.
-fn tools(gate: &Gate) -> Vec<Tool> {
+fn tools(gate: &ExternalCallSender) -> Vec<Tool> {
     let snapshot = gate.bridge().snapshot();
     let offers = snapshot.offers().into_iter();
     offers

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::mcp::Tools;
-use super::{Gate, HttpError, MAX_BODY_BYTES};
+use super::{ExternalCallSender, HttpError, MAX_BODY_BYTES};
 
 /// MCP sessions of one run. A client that reconnects repeatedly displaces idle sessions.
 const MAX_SESSIONS: usize = 64;
@@ -47,7 +47,7 @@ pub(super) struct Route {
 }
 
 impl Route {
-    pub(super) fn new(token: SecretString, gate: &Arc<Gate>) -> Self {
+    pub(super) fn new(token: SecretString, gate: &Arc<ExternalCallSender>) -> Self {
         let mut sessions = SessionConfig::default();
         // rmcp would end a session whose only call waits for more than five minutes, and the
         // TypeScript client would not notice. Sessions end with the run instead.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::run::blobs::MemoryBlobs;
-use agent_tools::refuse::Refuse;
+use agent_tools::rejection::Rejector;
 
 /// Returns the events of a stream that receives `Settle` and breaks at the same time.
 async fn events_when_broken_while_settling() -> Vec<RunEvent> {
@@ -11,7 +11,7 @@ async fn events_when_broken_while_settling() -> Vec<RunEvent> {
     let (events, mut inbox) = queue::weighed(bounds);
     let (asking, mut commands) = mpsc::channel(16);
     asking.send(Command::Settle).await.unwrap();
-    let executor: Arc<dyn Executor> = Arc::new(Refuse::default());
+    let executor: Arc<dyn Executor> = Arc::new(Rejector::default());
     let closed = drive(
         RunStream::broken(),
         AttemptContext {

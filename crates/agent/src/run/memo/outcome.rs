@@ -1,7 +1,7 @@
 //! Recorded replies as text.
 
 use crate::prompts;
-use agent_tools::Reply;
+use agent_tools::ExecReply;
 use cursor_proto::agent::v1::{
     McpToolResultContentItem, ShellStream, mcp_result, mcp_tool_result_content_item,
     pi_bash_exec_result, shell_result, shell_stream,
@@ -12,12 +12,12 @@ const MOST: usize = 16 * 1024;
 
 /// Returns the message for a request that was already executed and whose result the server may
 /// have.
-pub(super) fn ran_before(replies: &[Reply]) -> String {
+pub(super) fn ran_before(replies: &[ExecReply]) -> String {
     prompts::already_executed(&output(replies))
 }
 
 /// Returns the output in the replies, or the end of it if it is long.
-pub(super) fn output(replies: &[Reply]) -> String {
+pub(super) fn output(replies: &[ExecReply]) -> String {
     let output: String = replies.iter().map(output_text).collect();
     end_of(output.trim_end()).to_owned()
 }
@@ -28,15 +28,15 @@ fn end_of(text: &str) -> &str {
     &text[start.unwrap_or(text.len())..]
 }
 
-fn output_text(reply: &Reply) -> String {
+fn output_text(reply: &ExecReply) -> String {
     match reply {
-        Reply::ShellStream(ShellStream { event: Some(event) }) => match event {
+        ExecReply::ShellStream(ShellStream { event: Some(event) }) => match event {
             shell_stream::Event::Stdout(out) => out.data.clone(),
             shell_stream::Event::Stderr(error) => error.data.clone(),
             shell_stream::Event::Exit(exit) if exit.code != 0 => exited(exit.code.cast_signed()),
             _ => String::new(),
         },
-        Reply::ShellResult(result) => match &result.result {
+        ExecReply::ShellResult(result) => match &result.result {
             Some(shell_result::Result::Success(done)) => format!("{}{}", done.stdout, done.stderr),
             Some(shell_result::Result::Failure(failed)) => format!(
                 "{}{}{}",
@@ -46,12 +46,12 @@ fn output_text(reply: &Reply) -> String {
             ),
             _ => String::new(),
         },
-        Reply::PiBashResult(result) => match &result.result {
+        ExecReply::PiBashResult(result) => match &result.result {
             Some(pi_bash_exec_result::Result::Success(done)) => done.output.clone(),
             Some(pi_bash_exec_result::Result::Error(failed)) => failed.error.clone(),
             None => String::new(),
         },
-        Reply::McpResult(result) => match &result.result {
+        ExecReply::McpResult(result) => match &result.result {
             Some(mcp_result::Result::Success(done)) => done.content.iter().map(text).collect(),
             _ => String::new(),
         },

@@ -4,8 +4,8 @@ use cursor_proto::agent::v1::{
     ShellStreamStdout, shell_stream,
 };
 
-fn shell(command: &str, call: &str) -> Request {
-    Request::ShellArgs(ShellArgs {
+fn shell(command: &str, call: &str) -> ExecRequest {
+    ExecRequest::ShellArgs(ShellArgs {
         command: command.into(),
         tool_call_id: call.into(),
         ..ShellArgs::default()
@@ -14,7 +14,7 @@ fn shell(command: &str, call: &str) -> Request {
 
 fn run(memo: &mut Memo, id: u32, command: &str) {
     memo.begin(id, &shell(command, "first"));
-    memo.reply(id, &Reply::ShellResult(ShellResult::default()));
+    memo.reply(id, &ExecReply::ShellResult(ShellResult::default()));
     memo.end(id, &Ok(()));
 }
 
@@ -104,18 +104,18 @@ fn a_diverging_stream_gets_no_recorded_results() {
 #[test]
 fn interrupted_and_unidentifiable_requests_cannot_be_replayed() {
     let mut memo = Memo::default();
-    memo.begin(1, &Request::DeleteArgs(DeleteArgs::default()));
+    memo.begin(1, &ExecRequest::DeleteArgs(DeleteArgs::default()));
     assert_eq!(memo.visible_progress(), Shown::Executed);
     memo.restart();
     assert_eq!(memo.visible_progress(), Shown::Executed);
     memo.checkpoint();
     assert_eq!(memo.visible_progress(), Shown::Nothing);
-    memo.begin(2, &Request::SubagentArgs(Default::default()));
+    memo.begin(2, &ExecRequest::SubagentArgs(Default::default()));
     assert_eq!(memo.visible_progress(), Shown::Executed);
 }
 
-fn call(id: &str) -> Request {
-    Request::McpArgs(McpArgs {
+fn call(id: &str) -> ExecRequest {
+    ExecRequest::McpArgs(McpArgs {
         name: "look".into(),
         tool_call_id: id.into(),
         ..McpArgs::default()
@@ -126,7 +126,7 @@ fn call(id: &str) -> Request {
 fn host_calls_are_matched_by_call_id_after_a_checkpoint() {
     let mut memo = Memo::default();
     memo.call(1, &call("a"));
-    memo.reply(1, &Reply::McpResult(McpResult::default()));
+    memo.reply(1, &ExecReply::McpResult(McpResult::default()));
     memo.end(1, &Ok(()));
     memo.call(2, &call("broken off"));
     assert_eq!(
@@ -171,7 +171,7 @@ fn a_new_run_gets_the_results_its_start_does_not_include() {
         let broken = memo.recall(&shell("deploy", "x")).unwrap();
         assert_eq!(
             broken.end,
-            Err(Thrown(prompts::EXECUTION_INTERRUPTED.into()))
+            Err(ExecError(prompts::EXECUTION_INTERRUPTED.into()))
         );
     }
 }
@@ -179,7 +179,7 @@ fn a_new_run_gets_the_results_its_start_does_not_include() {
 #[test]
 fn an_unidentifiable_request_makes_the_log_incomplete() {
     let mut memo = Memo::default();
-    memo.begin(1, &Request::SubagentArgs(Default::default()));
+    memo.begin(1, &ExecRequest::SubagentArgs(Default::default()));
     assert!(!memo.tells_all(Start::State));
     memo.checkpoint();
     assert!(memo.tells_all(Start::State) && !memo.tells_all(Start::History));
@@ -200,7 +200,7 @@ fn a_request_started_by_another_process_is_reported_once_and_then_executed() {
     // Whatever is done first.
     run(&mut memo, 1, "test");
     let replayed = memo.recall(&shell("deploy", "y")).unwrap();
-    assert_eq!(replayed.end, Err(Thrown(prompts::RESULT_UNKNOWN.into())));
+    assert_eq!(replayed.end, Err(ExecError(prompts::RESULT_UNKNOWN.into())));
     assert!(memo.recall(&shell("deploy", "y")).is_none());
     // A stream that replaces this one gets the same answer.
     memo.restart();
@@ -225,7 +225,7 @@ fn without_a_readable_record_every_first_request_is_a_question() {
     let mut memo = Memo::unreadable();
     for command in ["deploy", "test"] {
         let asked = memo.recall(&shell(command, "x")).unwrap();
-        assert_eq!(asked.end, Err(Thrown(prompts::RESULT_UNKNOWN.into())));
+        assert_eq!(asked.end, Err(ExecError(prompts::RESULT_UNKNOWN.into())));
         assert!(memo.recall(&shell(command, "x")).is_none());
         run(&mut memo, 1, command);
         assert!(memo.recall(&shell(command, "x")).is_none());
@@ -280,7 +280,7 @@ fn a_result_in_two_checkpoints_is_replayed_under_its_own_call_id() {
 fn a_result_the_checkpoint_may_include_is_reported_as_text_and_then_executed() {
     let mut memo = Memo::default();
     memo.begin(1, &shell("test", "a"));
-    let said = |event| Reply::ShellStream(ShellStream { event: Some(event) });
+    let said = |event| ExecReply::ShellStream(ShellStream { event: Some(event) });
     let out = ShellStreamStdout {
         data: "broken".into(),
     };
@@ -299,7 +299,7 @@ fn a_result_the_checkpoint_may_include_is_reported_as_text_and_then_executed() {
     assert!(known.recall(&shell("test", "b")).is_none());
     memo.restart();
     let replayed = memo.recall(&shell("test", "b")).unwrap();
-    let Err(Thrown(message)) = &replayed.end else {
+    let Err(ExecError(message)) = &replayed.end else {
         panic!("{replayed:?}");
     };
     assert!(message.contains("broken\n[exit code 2]"), "{message}");

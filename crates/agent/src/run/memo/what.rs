@@ -3,7 +3,7 @@
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
-use agent_tools::Request;
+use agent_tools::ExecRequest;
 
 /// Digest of the effect of a request that may change something. Call ids and display hints are not
 /// part of it.
@@ -12,7 +12,7 @@ pub struct What([u8; 32]);
 
 impl What {
     /// Returns the digest of a request, or `None` for kinds without a defined digest.
-    pub fn of(request: &Request) -> Option<Self> {
+    pub fn of(request: &ExecRequest) -> Option<Self> {
         what(request)
     }
 
@@ -36,30 +36,30 @@ impl std::fmt::Display for What {
     }
 }
 
-pub(super) fn what(request: &Request) -> Option<What> {
+pub(super) fn what(request: &ExecRequest) -> Option<What> {
     let mut parts: Vec<&[u8]> = Vec::new();
     let (number, encoded);
     match request {
-        Request::ShellArgs(args)
-        | Request::ShellStreamArgs(args)
-        | Request::MiniSweAgentBashArgs(args) => {
+        ExecRequest::ShellArgs(args)
+        | ExecRequest::ShellStreamArgs(args)
+        | ExecRequest::MiniSweAgentBashArgs(args) => {
             parts.extend([b"shell", args.command.as_bytes()]);
             parts.push(args.working_directory.as_bytes());
         }
-        Request::BackgroundShellSpawnArgs(args) => {
+        ExecRequest::BackgroundShellSpawnArgs(args) => {
             parts.extend([&b"background"[..], args.command.as_bytes()]);
             parts.push(args.working_directory.as_bytes());
         }
-        Request::WriteShellStdinArgs(args) => {
+        ExecRequest::WriteShellStdinArgs(args) => {
             number = args.shell_id.to_string();
             parts.extend([b"stdin", number.as_bytes(), args.chars.as_bytes()]);
         }
-        Request::WriteArgs(args) => {
+        ExecRequest::WriteArgs(args) => {
             parts.extend([&b"write"[..], args.path.as_bytes()]);
             parts.extend([args.file_text.as_bytes(), &args.file_bytes]);
         }
-        Request::DeleteArgs(args) => parts.extend([b"delete", args.path.as_bytes()]),
-        Request::McpArgs(args) => {
+        ExecRequest::DeleteArgs(args) => parts.extend([b"delete", args.path.as_bytes()]),
+        ExecRequest::McpArgs(args) => {
             parts.extend([&b"mcp"[..], args.provider_identifier.as_bytes()]);
             parts.extend([args.name.as_bytes(), args.tool_name.as_bytes()]);
             // The server sends them in any order.
@@ -69,12 +69,12 @@ pub(super) fn what(request: &Request) -> Option<What> {
                 parts.extend([entry.key.as_bytes(), &entry.value]);
             }
         }
-        Request::PiBashArgs(args) => parts.extend([b"pi bash", args.command.as_bytes()]),
-        Request::PiEditArgs(args) => {
+        ExecRequest::PiBashArgs(args) => parts.extend([b"pi bash", args.command.as_bytes()]),
+        ExecRequest::PiEditArgs(args) => {
             encoded = args.encode_to_vec();
             parts.extend([&b"pi edit"[..], &encoded]);
         }
-        Request::PiWriteArgs(args) => {
+        ExecRequest::PiWriteArgs(args) => {
             parts.extend([&b"pi write"[..], args.path.as_bytes()]);
             parts.push(args.content.as_bytes());
         }
@@ -89,15 +89,15 @@ pub(super) fn what(request: &Request) -> Option<What> {
 }
 
 /// Returns the server's tool call id; empty if it sent none.
-pub(in crate::run) fn call_id(request: &Request) -> &str {
+pub(in crate::run) fn call_id(request: &ExecRequest) -> &str {
     match request {
-        Request::ShellArgs(args)
-        | Request::ShellStreamArgs(args)
-        | Request::MiniSweAgentBashArgs(args) => &args.tool_call_id,
-        Request::BackgroundShellSpawnArgs(args) => &args.tool_call_id,
-        Request::WriteArgs(args) => &args.tool_call_id,
-        Request::DeleteArgs(args) => &args.tool_call_id,
-        Request::McpArgs(args) => &args.tool_call_id,
+        ExecRequest::ShellArgs(args)
+        | ExecRequest::ShellStreamArgs(args)
+        | ExecRequest::MiniSweAgentBashArgs(args) => &args.tool_call_id,
+        ExecRequest::BackgroundShellSpawnArgs(args) => &args.tool_call_id,
+        ExecRequest::WriteArgs(args) => &args.tool_call_id,
+        ExecRequest::DeleteArgs(args) => &args.tool_call_id,
+        ExecRequest::McpArgs(args) => &args.tool_call_id,
         _ => "",
     }
 }

@@ -1,0 +1,417 @@
+//! The settings of every workspace, read when a turn needs them and cached until a file or
+//! folder changes.
+//!
+//! A turn does not wait for the scan of a large workspace. It continues with the settings that
+//! are quick to find (hooks, servers, the workspace's own rules); the rest applies to a later
+//! turn.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::CursorConfig;
+use super::consent::{self, ConsentError};
+use super::hooks::Hooks;
+use super::hooks::config::Hook;
+use super::mcp::config::ServerConfig;
+use super::mcp::{McpServer, McpServers, Timeouts};
+use super::scan::{self, LargeWorkspace, ScanDepth, ScanResult, ScanRoot};
+use super::sources::SourceFilter;
+use crate::shell::reaper::ChildReaper;
+
+/// How long a turn waits for settings to be read, for example from a disk that hangs.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The most workspaces whose settings are cached.
+const MOST_KEPT: usize = 16;
+
+/// The settings of every workspace of this process.
+#[derive(Debug, Default)]
+pub struct ConfigCache {
+    home: Option<PathBuf>,
+    /// The state folder, which records the project settings that were accepted.
+    state: Option<PathBuf>,
+    /// Workspaces that the host reports as trusted by its user.
+    trusted: Mutex<BTreeSet<PathBuf>>,
+    leash: ChildReaper,
+    kept: Mutex<HashMap<PathBuf, Arc<CachedConfig>>>,
+    /// One lock for each workspace, held while it is read, so that concurrent turns read it once.
+    doors: Mutex<HashMap<PathBuf, Arc<Mutex<()>>>>,
+    /// Large workspaces that are being scanned.
+    busy: Mutex<BTreeSet<PathBuf>>,
+    /// Notified when a workspace is added to `busy`.
+    grown: Notify,
+}
+
+/// The cached settings of one place.
+#[derive(Debug)]
+struct CachedConfig {
+    place: ScanRoot,
+    extent: ScanCoverage,
+    scanned: ScanResult,
+    settings: Arc<CursorConfig>,
+}
+
+/// How much of a workspace was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ScanCoverage {
+    Whole,
+    /// Without nested settings.
+    Near,
+    /// Nested settings as they were before, the others read again.
+    Renewed,
+}
+
+fn absolute(workspace: &Path) -> PathBuf {
+    std::path::absolute(workspace).unwrap_or_else(|_| workspace.to_owned())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ConfigCache {
+    /// Creates a library for a user with this home; `leash` covers its servers and hooks.
+    pub fn new(home: Option<PathBuf>, leash: ChildReaper) -> Self {
+        Self {
+            home,
+            leash,
+            ..Self::default()
+        }
+    }
+
+    /// Sets the state folder, which records the project settings that were accepted.
+    pub fn with_state(mut self, state: Option<PathBuf>) -> Self {
+        self.state = state;
+        self
+    }
+
+    /// Records whether the host reports a workspace as trusted by its user.
+    pub fn set_host_trust(&self, workspace: &Path, is_trusted: bool) {
+        let mut trusted = lock(&self.trusted);
+        if is_trusted {
+            trusted.insert(absolute(workspace));
+        } else {
+            trusted.remove(&absolute(workspace));
+        }
+    }
+
+    /// Accepts the current content of a project's settings; returns a message for the user.
+    pub fn accept(&self, workspace: &Path) -> Result<String, ConsentError> {
+        let workspace = absolute(workspace);
+        let names = consent::accept(self.state.as_deref(), &workspace)?;
+        Ok(consent::accepted(&workspace, &names))
+    }
+
+    /// The leash of servers and hooks, which ends commands when we cannot.
+    pub fn leash(&self) -> &ChildReaper {
+        &self.leash
+    }
+
+    /// Returns the settings of a workspace, from the cache if no file or folder has changed.
+    pub async fn open(
+        self: &Arc<Self>,
+        choice: &SourceFilter,
+        workspace: &Path,
+    ) -> Arc<CursorConfig> {
+        let workspace = absolute(workspace);
+        let place = ScanRoot {
+            is_trusted_by_host: lock(&self.trusted).contains(&workspace),
+            workspace,
+            home: self.home.clone(),
+            choice: choice.clone(),
+            state: self.state.clone(),
+        };
+        let read = if self.is_busy(&place.workspace) {
+            None
+        } else {
+            self.read_all(place.clone()).await
+        };
+        let kept = match read {
+            Some(kept) => Some(kept),
+            None => self.read_near(place.clone()).await,
+        };
+        let settings = match kept {
+            Some(kept) => Arc::clone(&kept.settings),
+            None => self.unread(&place),
+        };
+        settings.servers.wake().await;
+        settings
+    }
+
+    fn is_busy(&self, workspace: &Path) -> bool {
+        lock(&self.busy).contains(workspace)
+    }
+
+    /// Resolves when any scan finds that the workspace is large.
+    async fn large(&self, workspace: &Path) {
+        loop {
+            let told = self.grown.notified();
+            tokio::pin!(told);
+            // Enable before the check, so that no notification is missed.
+            told.as_mut().enable();
+            if self.is_busy(workspace) {
+                return;
+            }
+            told.await;
+        }
+    }
+
+    /// Reads everything; returns `None` if that takes too long for a turn. The scan then continues
+    /// in the background.
+    async fn read_all(self: &Arc<Self>, place: ScanRoot) -> Option<Arc<CachedConfig>> {
+        let workspace = place.workspace.clone();
+        let library = Arc::clone(self);
+        let reading = tokio::task::spawn_blocking(move || library.read(place));
+        tokio::select! {
+            kept = reading => kept.ok(),
+            () = self.large(&workspace) => None,
+            () = tokio::time::sleep(PATIENCE) => None,
+        }
+    }
+
+    fn read(&self, place: ScanRoot) -> Arc<CachedConfig> {
+        let door = Arc::clone(
+            lock(&self.doors)
+                .entry(place.workspace.clone())
+                .or_default(),
+        );
+        let _reading = lock(&door);
+        let old = lock(&self.kept).get(&place.workspace).cloned();
+        if let Some(old) = old
+            && old.extent == ScanCoverage::Whole
+            && old.place == place
+            && old.scanned.looks.hold()
+        {
+            return old;
+        }
+        let grown = || {
+            tracing::debug!("settings.large");
+            lock(&self.busy).insert(place.workspace.clone());
+            self.grown.notify_waiters();
+        };
+        let scanned = scan::scan(&place, &ScanDepth::Far(LargeWorkspace::default(), &grown));
+        lock(&self.busy).remove(&place.workspace);
+        self.keep(place, scanned, ScanCoverage::Whole)
+    }
+
+    /// Reads all but nested settings, which is quick in a workspace of any size. Rules and skills
+    /// of an earlier full scan are kept.
+    async fn read_near(self: &Arc<Self>, place: ScanRoot) -> Option<Arc<CachedConfig>> {
+        let library = Arc::clone(self);
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut scanned = scan::scan(&place, &ScanDepth::Near);
+            let before = lock(&library.kept).get(&place.workspace).cloned();
+            let known = |before: &Arc<CachedConfig>| {
+                before.place == place && before.extent != ScanCoverage::Near
+            };
+            let extent = match before.filter(known) {
+                Some(before) => {
+                    scanned.rules.clone_from(&before.settings.rules);
+                    scanned.skills.clone_from(&before.settings.skills);
+                    ScanCoverage::Renewed
+                }
+                None => {
+                    scanned.notices.push(format!(
+                        "{} is large: rules and skills deep inside it count from a later turn",
+                        place.workspace.display()
+                    ));
+                    ScanCoverage::Near
+                }
+            };
+            library.keep(place, scanned, extent)
+        });
+        let read = tokio::time::timeout(PATIENCE, reading).await;
+        read.ok()?.ok()
+    }
+
+    /// Returns the settings to use when nothing can be read: the cached ones, or hooks that deny
+    /// everything, because the unread settings may contain hooks that would.
+    fn unread(&self, place: &ScanRoot) -> Arc<CursorConfig> {
+        let before = lock(&self.kept).get(&place.workspace).cloned();
+        let why = "the settings of the workspace cannot be read";
+        before.map_or_else(
+            || {
+                Arc::new(CursorConfig {
+                    hooks: self.hooks(Hook::against_all(why)),
+                    notices: vec![format!("{why}: no tool is run")],
+                    ..CursorConfig::default()
+                })
+            },
+            |kept| Arc::clone(&kept.settings),
+        )
+    }
+
+    fn hooks(&self, all: Vec<Hook>) -> Hooks {
+        let leash = self.leash.clone();
+        Hooks { all, leash }
+    }
+
+    /// Caches what was read. Servers whose configuration is unchanged are kept.
+    fn keep(
+        &self,
+        place: ScanRoot,
+        mut scanned: ScanResult,
+        extent: ScanCoverage,
+    ) -> Arc<CachedConfig> {
+        let times = Timeouts {
+            connect: place.choice.connect_timeout,
+            call: place.choice.tool_timeout,
+        };
+        let mut all = lock(&self.kept);
+        let before = all.get(&place.workspace);
+        let before = before.map(|before| &before.settings.servers.0);
+        let server = |config: ServerConfig| {
+            let same = before.and_then(|before| {
+                let same = |server: &&Arc<McpServer>| server.is_like(&config, times);
+                before.iter().find(same)
+            });
+            same.map_or_else(|| McpServer::new(config, times, &self.leash), Arc::clone)
+        };
+        let servers = std::mem::take(&mut scanned.servers);
+        let servers = McpServers(servers.into_iter().map(server).collect());
+        let settings = Arc::new(CursorConfig {
+            rules: std::mem::take(&mut scanned.rules),
+            skills: std::mem::take(&mut scanned.skills),
+            hooks: self.hooks(std::mem::take(&mut scanned.hooks)),
+            servers,
+            notices: std::mem::take(&mut scanned.notices),
+        });
+        tracing::debug!(
+            rules = settings.rules.len(),
+            skills = settings.skills.len(),
+            servers = settings.servers.0.len(),
+            hooks = settings.hooks.all.len(),
+            "settings.read"
+        );
+        let workspace = place.workspace.clone();
+        let kept = Arc::new(CachedConfig {
+            place,
+            extent,
+            scanned,
+            settings,
+        });
+        if all.len() >= MOST_KEPT && !all.contains_key(&workspace) {
+            all.clear(); // they are read again when they are needed
+        }
+        all.insert(workspace, Arc::clone(&kept));
+        kept
+    }
+
+    /// Ends everything that was started for settings. Turns that still hold settings cannot start
+    /// their servers again.
+    pub fn close(&self) {
+        for kept in lock(&self.kept).drain() {
+            for server in &kept.1.settings.servers.0 {
+                server.end();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn settings_are_read_once_and_again_after_a_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("AGENTS.md");
+        std::fs::write(&file, "one").unwrap();
+        let library = Arc::new(ConfigCache::new(None, ChildReaper::default()));
+        let choice = SourceFilter::default();
+        let first = library.open(&choice, folder.path()).await;
+        assert_eq!(first.rules[0].content, "one");
+        assert!(Arc::ptr_eq(
+            &first,
+            &library.open(&choice, folder.path()).await
+        ));
+        std::fs::write(&file, "two, longer").unwrap();
+        let second = library.open(&choice, folder.path()).await;
+        assert_eq!(second.rules[0].content, "two, longer");
+        let none = library.open(&SourceFilter::nothing(), folder.path()).await;
+        assert!(none.rules.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_large_workspace_keeps_no_turn_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("home");
+        let workspace = folder.path().join("work");
+        std::fs::create_dir_all(home.join(".cursor")).unwrap();
+        std::fs::create_dir_all(workspace.join("deep")).unwrap();
+        let hooks = r#"{"version": 1, "hooks": {"preToolUse": [{"command": "exit 2"}]}}"#;
+        std::fs::write(home.join(".cursor/hooks.json"), hooks).unwrap();
+        let servers = r#"{"mcpServers": {"s": {"command": "/no/such/program"}}}"#;
+        std::fs::write(home.join(".cursor/mcp.json"), servers).unwrap();
+        std::fs::write(workspace.join("AGENTS.md"), "near").unwrap();
+        std::fs::write(workspace.join("deep/AGENTS.md"), "far").unwrap();
+        let library = Arc::new(ConfigCache::new(Some(home), ChildReaper::default()));
+        let choice = SourceFilter::default();
+        let told = |settings: &CursorConfig| -> Vec<String> {
+            let rules = settings.rules.iter();
+            rules.map(|rule| rule.content.clone()).collect()
+        };
+        // A scan is in progress.
+        lock(&library.busy).insert(workspace.clone());
+        let first = library.open(&choice, &workspace).await;
+        assert_eq!(told(&first), ["near"]);
+        assert_eq!((first.hooks.all.len(), first.notices.len()), (1, 1));
+        let second = library.open(&choice, &workspace).await;
+        assert_eq!((told(&second).len(), second.notices.len()), (1, 1));
+        lock(&library.busy).clear();
+        let later = library.open(&choice, &workspace).await;
+        assert_eq!(told(&later), ["near", "far"]);
+        assert!(Arc::ptr_eq(&first.servers.0[0], &later.servers.0[0]));
+        // Results of the earlier full scan are kept.
+        lock(&library.busy).insert(workspace.clone());
+        let again = library.open(&choice, &workspace).await;
+        assert_eq!((told(&again).len(), again.notices.len()), (2, 0));
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_hears_that_it_is_large() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = Arc::new(ConfigCache::new(None, ChildReaper::default()));
+        let door = Arc::clone(
+            lock(&library.doors)
+                .entry(folder.path().to_owned())
+                .or_default(),
+        );
+        // Another turn holds the lock, and its scan finds that the workspace is large.
+        let (held, is_held) = tokio::sync::oneshot::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let reading = std::thread::spawn(move || {
+            let _reading = lock(&door);
+            held.send(()).unwrap();
+            let _ = released.recv();
+        });
+        is_held.await.unwrap();
+        let turn = {
+            let (library, workspace) = (Arc::clone(&library), folder.path().to_owned());
+            tokio::spawn(async move { library.open(&SourceFilter::default(), &workspace).await })
+        };
+        tokio::task::yield_now().await;
+        lock(&library.busy).insert(folder.path().to_owned());
+        library.grown.notify_waiters();
+        let settings = turn.await.unwrap();
+        drop(release);
+        reading.join().unwrap();
+        assert_eq!(settings.notices.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn settings_nobody_could_read_let_nothing_run() {
+        let library = ConfigCache::new(None, ChildReaper::default());
+        let place = ScanRoot {
+            workspace: "/w".into(),
+            home: None,
+            choice: SourceFilter::default(),
+            ..ScanRoot::default()
+        };
+        let settings = library.unread(&place);
+        assert_eq!(settings.hooks.events().len(), 4);
+    }
+}

@@ -1,0 +1,171 @@
+//! Reads files and folders within limits and records their metadata, so that nothing is read
+//! again until something changes.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata};
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// The largest file that is read.
+const MOST_BYTES: u64 = 512 * 1024;
+/// The most bytes that are read in total.
+const MOST_BYTES_IN_ALL: u64 = 4 * 1024 * 1024;
+
+/// The metadata that shows a change of a file or folder; `None` if it does not exist.
+type FileStamp = Option<(i64, i64, i64, u64, u64)>;
+
+/// The recorded metadata of every path that was checked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct FileStamps(BTreeMap<PathBuf, FileStamp>);
+
+impl FileStamps {
+    /// Whether nothing has changed.
+    pub(super) fn hold(&self) -> bool {
+        self.0.iter().all(|(path, look)| look_at(path) == *look)
+    }
+}
+
+fn look_at(path: &Path) -> FileStamp {
+    fs::metadata(path).ok().map(|metadata| look(&metadata))
+}
+
+fn look(metadata: &Metadata) -> (i64, i64, i64, u64, u64) {
+    (
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime_nsec(),
+        metadata.ino(),
+        metadata.len(),
+    )
+}
+
+/// Decodes a settings file, with `\n` line ends.
+pub(super) fn as_text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).replace("\r\n", "\n")
+}
+
+/// One scan of a workspace's settings.
+#[derive(Debug, Default)]
+pub(super) struct ConfigReader {
+    pub(super) looks: FileStamps,
+    /// Notices for the user.
+    pub(super) notices: Vec<String>,
+    read: u64,
+}
+
+impl ConfigReader {
+    /// Records the metadata of a path and returns it; `None` if the path does not exist.
+    pub(super) fn note(&mut self, path: &Path) -> Option<Metadata> {
+        let metadata = fs::metadata(path).ok();
+        self.looks
+            .0
+            .insert(path.to_owned(), metadata.as_ref().map(look));
+        metadata
+    }
+
+    /// Returns the text of a regular file within the limits. A link that leads out of `within` is
+    /// refused, because a project must not make us read files outside of it.
+    pub(super) fn text(&mut self, path: &Path, within: Option<&Path>) -> Option<String> {
+        let metadata = self.note(path)?;
+        if !metadata.is_file() {
+            return None;
+        }
+        if let Some(root) = within {
+            let inside = path
+                .canonicalize()
+                .ok()
+                .zip(root.canonicalize().ok())
+                .is_some_and(|(path, root)| path.starts_with(root));
+            if !inside {
+                self.notices.push(format!(
+                    "{} was left out: it leads out of the project",
+                    path.display()
+                ));
+                return None;
+            }
+        }
+        if metadata.len() > MOST_BYTES || self.read + metadata.len() > MOST_BYTES_IN_ALL {
+            self.notices.push(format!(
+                "{} was left out: rules and skills may have {} KiB each, {} KiB together",
+                path.display(),
+                MOST_BYTES / 1024,
+                MOST_BYTES_IN_ALL / 1024
+            ));
+            return None;
+        }
+        let mut bytes = Vec::new();
+        let file = fs::File::open(path);
+        let read = file.and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes));
+        if let Err(error) = read {
+            self.notices
+                .push(format!("{} cannot be read: {error}", path.display()));
+            return None;
+        }
+        self.read += bytes.len() as u64;
+        Some(as_text(&bytes))
+    }
+
+    /// Returns the names in a folder, sorted.
+    pub(super) fn names(&mut self, folder: &Path) -> Vec<String> {
+        if !self.note(folder).is_some_and(|folder| folder.is_dir()) {
+            return Vec::new();
+        }
+        let Ok(entries) = fs::read_dir(folder) else {
+            return Vec::new();
+        };
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_change_shows() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("a.md");
+        let missing = home.path().join("b.md");
+        fs::write(&file, "one").unwrap();
+        let survey = |path: &Path| {
+            let mut survey = ConfigReader::default();
+            survey.text(path, None);
+            survey.names(home.path());
+            survey.looks
+        };
+        for change in [
+            &(|| fs::write(&file, "two, longer").unwrap()) as &dyn Fn(),
+            &|| fs::write(&missing, "").unwrap(),
+            &|| fs::remove_file(&file).unwrap(),
+        ] {
+            let looks = survey(&file);
+            assert!(looks.hold());
+            change();
+            assert!(!looks.hold());
+        }
+    }
+
+    #[test]
+    fn links_out_and_odd_files_are_left_out() {
+        let home = tempfile::tempdir().unwrap();
+        let project = home.path().join("project");
+        fs::create_dir(&project).unwrap();
+        fs::write(home.path().join("secret"), "s").unwrap();
+        std::os::unix::fs::symlink("../secret", project.join("AGENTS.md")).unwrap();
+        fs::write(project.join("long.md"), "x".repeat(600 * 1024)).unwrap();
+        let mut survey = ConfigReader::default();
+        assert_eq!(
+            survey.text(&project.join("AGENTS.md"), Some(&project)),
+            None
+        );
+        assert_eq!(survey.text(&project.join("long.md"), Some(&project)), None);
+        assert_eq!(survey.text(&project, Some(&project)), None);
+        assert_eq!(survey.notices.len(), 2);
+        assert!(survey.text(&project.join("AGENTS.md"), None).is_some());
+    }
+}

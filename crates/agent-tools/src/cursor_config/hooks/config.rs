@@ -1,0 +1,257 @@
+//! `hooks.json`: commands that are run before a tool and can deny it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use regex::Regex;
+use serde_json::Value as Json;
+
+/// The default timeout of a hook.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest timeout that settings can set.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// The event a hook runs on. Cursor has more; only these can deny a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HookEvent {
+    /// Before any tool.
+    PreToolUse,
+    /// Before a shell command.
+    BeforeShellExecution,
+    /// Before the content of a file is returned.
+    BeforeReadFile,
+    /// Before a tool of an MCP server.
+    BeforeMcpExecution,
+}
+
+impl HookEvent {
+    /// All events.
+    pub const ALL: [HookEvent; 4] = [
+        HookEvent::PreToolUse,
+        HookEvent::BeforeShellExecution,
+        HookEvent::BeforeReadFile,
+        HookEvent::BeforeMcpExecution,
+    ];
+
+    /// The name of the event in settings and in a hook's input.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PreToolUse => "preToolUse",
+            Self::BeforeShellExecution => "beforeShellExecution",
+            Self::BeforeReadFile => "beforeReadFile",
+            Self::BeforeMcpExecution => "beforeMCPExecution",
+        }
+    }
+}
+
+/// One hook.
+#[derive(Debug, Clone)]
+pub struct Hook {
+    /// The event it runs on.
+    pub event: HookEvent,
+    /// Which subjects it runs for; `None` matches all.
+    matcher: Option<Regex>,
+    /// How it is run.
+    pub asked: HookAction,
+}
+
+/// How a hook is run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HookAction {
+    /// Run a command.
+    Command {
+        /// The command line for `sh -c`.
+        command: String,
+        /// The working directory.
+        folder: PathBuf,
+        /// The timeout.
+        patience: Duration,
+    },
+    /// The hook cannot be run, for this reason; the tools it guards are denied.
+    Not(String),
+}
+
+impl Hook {
+    /// Returns hooks that deny every event with this reason.
+    pub(in crate::cursor_config) fn against_all(why: &str) -> Vec<Self> {
+        HookEvent::ALL.map(|event| Self::against(event, why)).into()
+    }
+
+    fn against(event: HookEvent, why: &str) -> Self {
+        Self {
+            event,
+            matcher: None,
+            asked: HookAction::Not(why.to_owned()),
+        }
+    }
+
+    /// Whether the hook runs for this event and subject.
+    pub fn matches(&self, event: HookEvent, subject: &str) -> bool {
+        self.event == event
+            && self
+                .matcher
+                .as_ref()
+                .is_none_or(|matcher| matcher.is_match(subject))
+    }
+}
+
+/// Whether the commands of a hooks file may be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cursor_config) enum HookTrust {
+    /// They may be run.
+    Trusted,
+    /// They may not, for this reason.
+    Untrusted(String),
+}
+
+fn misshapen(file: &Path, event: HookEvent) -> String {
+    format!("{}: {} is no list of hooks", file.display(), event.name())
+}
+
+/// Returns the problems of a hooks file to report to the user.
+pub(in crate::cursor_config) fn problems(file: &Path, json: Option<&Json>) -> Vec<String> {
+    let Some(events) = json.and_then(|json| json.get("hooks")?.as_object()) else {
+        return vec![format!(
+            "{} cannot be understood: no tool runs before it can",
+            file.display()
+        )];
+    };
+    let wrong = |event: &HookEvent| {
+        let listed = events.get(event.name());
+        listed.is_some_and(|listed| !listed.is_array())
+    };
+    let wrong = HookEvent::ALL.into_iter().filter(wrong);
+    wrong
+        .map(|event| format!("{}: what it guards does not run", misshapen(file, event)))
+        .collect()
+}
+
+/// Reads the hooks of a file. If the file is malformed, all events are denied; if the entry of
+/// one event is malformed, that event is denied.
+pub(in crate::cursor_config) fn read(
+    file: &Path,
+    json: Option<&Json>,
+    folder: &Path,
+    standing: &HookTrust,
+) -> Vec<Hook> {
+    let events = json.and_then(|json| json.get("hooks")?.as_object());
+    let Some(events) = events else {
+        return Hook::against_all(&format!("{} cannot be understood", file.display()));
+    };
+    let mut hooks = Vec::new();
+    for event in HookEvent::ALL {
+        let listed = match events.get(event.name()) {
+            None => continue,
+            Some(Json::Array(listed)) => listed,
+            Some(_) => {
+                hooks.push(Hook::against(event, &misshapen(file, event)));
+                continue;
+            }
+        };
+        for hook in listed {
+            let pattern = hook["matcher"].as_str().unwrap_or_default();
+            hooks.push(Hook {
+                event,
+                // An invalid pattern matches everything, because its intent is unknown.
+                matcher: match pattern {
+                    "" | "*" => None,
+                    pattern => Regex::new(pattern).ok(),
+                },
+                asked: match standing {
+                    HookTrust::Trusted => asked(hook, file, folder),
+                    HookTrust::Untrusted(why) => HookAction::Not(why.clone()),
+                },
+            });
+        }
+    }
+    hooks
+}
+
+fn asked(hook: &Json, file: &Path, folder: &Path) -> HookAction {
+    let kind = hook["type"].as_str().unwrap_or("command");
+    let Some(command) = hook["command"].as_str().filter(|_| kind == "command") else {
+        return HookAction::Not(format!(
+            "{} has a hook of a kind this client cannot ask",
+            file.display()
+        ));
+    };
+    let seconds = hook["timeout"].as_f64().filter(|seconds| *seconds > 0.0);
+    HookAction::Command {
+        command: command.to_owned(),
+        folder: folder.to_owned(),
+        patience: seconds.map_or(PATIENCE, |seconds| {
+            Duration::try_from_secs_f64(seconds).map_or(LONGEST, |time| time.min(LONGEST))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn hooks(json: Option<&Json>, standing: &HookTrust) -> Vec<Hook> {
+        read(Path::new("/h/hooks.json"), json, Path::new("/h"), standing)
+    }
+
+    #[test]
+    fn hooks_are_read_with_their_matchers() {
+        let json = json!({"version": 1, "hooks": {
+            "preToolUse": [{"command": "a", "matcher": "Shell|Write"}, {"command": "b", "timeout": 2, "matcher": "*"}],
+            "beforeShellExecution": [{"command": "c", "matcher": "(?=x)"}],
+            "afterFileEdit": [{"command": "d"}],
+            "beforeMCPExecution": [{"type": "prompt", "prompt": "?"}],
+        }});
+        let hooks = hooks(Some(&json), &HookTrust::Trusted);
+        assert_eq!(hooks.len(), 4);
+        assert!(hooks[0].matches(HookEvent::PreToolUse, "Shell"));
+        assert!(!hooks[0].matches(HookEvent::PreToolUse, "Read"));
+        assert!(!hooks[0].matches(HookEvent::BeforeReadFile, "Shell"));
+        assert!(hooks[1].matches(HookEvent::PreToolUse, "Read"));
+        assert!(hooks[2].matches(HookEvent::BeforeShellExecution, "anything"));
+        let HookAction::Command { patience, .. } = &hooks[1].asked else {
+            panic!("{hooks:?}");
+        };
+        assert_eq!(*patience, Duration::from_secs(2));
+        assert!(matches!(hooks[3].asked, HookAction::Not(_)));
+    }
+
+    #[test]
+    fn what_cannot_be_asked_guards_all_the_same() {
+        let broken = hooks(None, &HookTrust::Trusted);
+        assert_eq!(broken.len(), HookEvent::ALL.len());
+        let json = json!({"hooks": {"beforeReadFile": [{"command": "a"}]}});
+        let theirs = hooks(Some(&json), &HookTrust::Untrusted("no".into()));
+        assert_eq!(theirs[0].asked, HookAction::Not("no".into()));
+    }
+
+    #[test]
+    fn an_event_without_a_list_guards_what_it_is_for() {
+        for wrong in [
+            json!({"command": "exit 2"}),
+            json!("exit 2"),
+            json!(null),
+            json!(true),
+        ] {
+            let json = json!({"hooks": {"beforeShellExecution": wrong,
+                                        "preToolUse": [{"command": "a"}]}});
+            let hooks = hooks(Some(&json), &HookTrust::Trusted);
+            assert_eq!(hooks.len(), 2, "{wrong}");
+            assert!(matches!(hooks[0].asked, HookAction::Command { .. }));
+            assert!(hooks[1].matches(HookEvent::BeforeShellExecution, "ls"));
+            let why = "/h/hooks.json: beforeShellExecution is no list of hooks";
+            assert_eq!(hooks[1].asked, HookAction::Not(why.into()));
+            let told = problems(Path::new("/h/hooks.json"), Some(&json));
+            assert_eq!(told, [format!("{why}: what it guards does not run")]);
+        }
+        // Entries that are not objects deny too.
+        let json = json!({"hooks": {"beforeReadFile": ["exit 2", 7]}});
+        let hooks = hooks(Some(&json), &HookTrust::Trusted);
+        assert_eq!(hooks.len(), 2);
+        assert!(
+            hooks
+                .iter()
+                .all(|hook| matches!(hook.asked, HookAction::Not(_)))
+        );
+    }
+}

@@ -1,0 +1,289 @@
+//! Connects to a server and maintains the connection until it ends.
+
+use std::collections::HashMap;
+use std::process::Stdio;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use rmcp::handler::client::ClientHandler;
+use rmcp::model::{ClientCapabilities, ClientConfig, Implementation};
+use rmcp::service::{NotificationContext, Peer, RoleClient, RunningService, ServiceExt as _};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use tokio::process::Command;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::config::{ServerConfig, Transport};
+use super::http::BoundedHttpClient;
+use super::lines::bounded;
+use super::{ConnectError, ConnectedServer, ConnectionId, ConnectionState, McpServer};
+use crate::shell::process_group::{scrub, spawn};
+
+type Service = RunningService<RoleClient, McpClient>;
+
+/// Connects to a server and publishes its state until it ends or is dropped.
+pub(super) async fn keep(
+    server: Weak<McpServer>,
+    connection: ConnectionId,
+    config: ServerConfig,
+    limit: Duration,
+) {
+    let tell = |state: ConnectionState| {
+        if let Some(server) = server.upgrade() {
+            server.tell(connection, state);
+        }
+    };
+    let failed = |why: ConnectError| ConnectionState::Failed {
+        why,
+        at: Instant::now(),
+    };
+    // Stores at most one permit, so a flood of notifications causes one listing at a time.
+    let changed = Arc::new(Notify::new());
+    let client = McpClient(Arc::clone(&changed));
+    let connected = tokio::time::timeout(limit, open(&server, connection, &config, client)).await;
+    let (service, ready) = match connected.unwrap_or(Err(ConnectError::Slow(limit))) {
+        Ok(connected) => connected,
+        Err(why) => {
+            tracing::debug!(%why, "mcp.failed");
+            return tell(failed(why));
+        }
+    };
+    tracing::debug!(tools = ready.tools.len(), "mcp.connected");
+    let peer = ready.peer.clone();
+    tell(ConnectionState::Ready(Arc::new(ready)));
+    tokio::select! {
+        _ = service.waiting() => {}
+        () = refresh(&server, peer, &changed, limit) => {}
+    }
+    tracing::debug!("mcp.ended");
+    tell(failed(ConnectError::Ended));
+}
+
+/// Lists the server's tools again whenever it reports a change, one listing at a time. Returns
+/// when the server has been dropped.
+async fn refresh(
+    server: &Weak<McpServer>,
+    peer: Peer<RoleClient>,
+    changed: &Notify,
+    limit: Duration,
+) {
+    loop {
+        changed.notified().await;
+        let listed = tokio::time::timeout(limit, peer.list_all_tools()).await;
+        let Some(server) = server.upgrade() else {
+            return;
+        };
+        if let Ok(Ok(tools)) = listed {
+            tracing::debug!(tools = tools.len(), "mcp.tools_changed");
+            server.renew(tools);
+        }
+    }
+}
+
+async fn open(
+    server: &Weak<McpServer>,
+    connection: ConnectionId,
+    config: &ServerConfig,
+    client: McpClient,
+) -> Result<(Service, ConnectedServer), ConnectError> {
+    let (service, http) = match &config.way {
+        Transport::Command {
+            program,
+            args,
+            env,
+            folder,
+        } => {
+            let mut command = Command::new(program);
+            scrub(&mut command);
+            command
+                .args(args)
+                .envs(env)
+                .current_dir(folder)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                // Its stderr is discarded, because ours is not for the output of servers.
+                .stderr(Stdio::null());
+            let server = server.upgrade().ok_or(ConnectError::Refused)?;
+            let (mut child, group) = spawn(&mut command, &server.leash)
+                .map_err(|error| ConnectError::Start(error.kind()))?;
+            let pipes = child.stdout.take().zip(child.stdin.take());
+            // Dropping the server ends its processes.
+            server.keep_group(connection, group);
+            drop(server);
+            let (output, input) = pipes.ok_or(ConnectError::Refused)?;
+            let connected = client.serve((bounded(output), input)).await;
+            (connected.map_err(|_| ConnectError::Refused)?, None)
+        }
+        Transport::Http { url, headers } => {
+            let http = BoundedHttpClient::new(http_client(url)?);
+            let transport = StreamableHttpClientTransport::with_client(
+                http.clone(),
+                StreamableHttpClientTransportConfig::with_uri(url.as_str())
+                    .custom_headers(header_map(headers)?),
+            );
+            let connected = client.serve(transport).await;
+            (connected.map_err(|_| refused(Some(&http)))?, Some(http))
+        }
+    };
+    let ready = ask(&service).await.ok_or_else(|| refused(http.as_ref()))?;
+    Ok((service, ready))
+}
+
+/// Returns why a server could not be connected: it wants a sign-in if it answered so over HTTP.
+fn refused(http: Option<&BoundedHttpClient>) -> ConnectError {
+    match http {
+        Some(http) if http.wants_sign_in() => ConnectError::SignIn,
+        _ => ConnectError::Refused,
+    }
+}
+
+/// Queries the tools and instructions of a server; `None` if it does not list its tools.
+async fn ask(service: &Service) -> Option<ConnectedServer> {
+    let info = service.peer_info();
+    let has_tools = info
+        .as_ref()
+        .is_some_and(|info| info.capabilities.tools.is_some());
+    let tools = if has_tools {
+        service.list_all_tools().await.ok()?
+    } else {
+        Vec::new()
+    };
+    Some(ConnectedServer {
+        peer: service.peer().clone(),
+        tools,
+        instructions: info
+            .and_then(|info| info.instructions.clone())
+            .filter(|text| !text.trim().is_empty()),
+    })
+}
+
+fn http_client(url: &str) -> Result<reqwest::Client, ConnectError> {
+    let builder = reqwest::Client::builder()
+        // A response that was not read to its end must not stall the next request.
+        .pool_max_idle_per_host(0)
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false);
+    let builder = if url.starts_with("http://") {
+        builder.tls_certs_only(std::iter::empty())
+    } else {
+        builder
+    };
+    builder
+        .build()
+        .map_err(|_| ConnectError::Settings("the system's certificates cannot be read"))
+}
+
+fn header_map(
+    headers: &std::collections::BTreeMap<String, String>,
+) -> Result<HashMap<HeaderName, HeaderValue>, ConnectError> {
+    let header = |(name, value): (&String, &String)| {
+        let name = name.parse::<HeaderName>().ok()?;
+        let mut value = value.parse::<HeaderValue>().ok()?;
+        value.set_sensitive(true);
+        Some((name, value))
+    };
+    headers
+        .iter()
+        .map(header)
+        .collect::<Option<_>>()
+        .ok_or(ConnectError::Settings("its headers are no HTTP headers"))
+}
+
+/// Our client handler: it only records that the server's tools changed.
+#[derive(Debug, Clone)]
+pub(super) struct McpClient(Arc<Notify>);
+
+impl ClientHandler for McpClient {
+    fn get_info(&self) -> ClientConfig {
+        ClientConfig::new(
+            ClientCapabilities::default(),
+            Implementation::new("cursor-sidecar", env!("CARGO_PKG_VERSION")),
+        )
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        // Not listed here: the response would wait for this handler, and the handler for it.
+        self.0.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cursor_config::mcp::Timeouts;
+    use crate::shell::reaper::ChildReaper;
+    use std::collections::BTreeMap;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    async fn fares(way: Transport) -> ConnectionState {
+        let config = ServerConfig::new("s".into(), way);
+        let times = Timeouts {
+            connect: Duration::from_secs(20),
+            call: Duration::from_secs(20),
+        };
+        let server = McpServer::new(config, times, &ChildReaper::default());
+        server.wake();
+        server.settled().await
+    }
+
+    fn command(script: &str) -> Transport {
+        Transport::Command {
+            program: "sh".into(),
+            args: vec!["-c".into(), script.into()],
+            env: BTreeMap::new(),
+            folder: std::env::temp_dir(),
+        }
+    }
+
+    async fn answering(status: &'static str) -> Transport {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream.read(&mut [0; 4096]).await;
+                let answer = format!(
+                    "HTTP/1.1 {status}\r\nContent-Length: 0\r\nWWW-Authenticate: Bearer\r\nConnection: close\r\n\r\n"
+                );
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        Transport::Http {
+            url,
+            headers: BTreeMap::new(),
+        }
+    }
+
+    /// A free port that refuses connections, with this path.
+    async fn nobody_at(path: &str) -> Transport {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}{path}", listener.local_addr().unwrap());
+        Transport::Http {
+            url,
+            headers: BTreeMap::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn why_a_server_is_not_there_is_told() {
+        for (way, expected) in [
+            (answering("401 Unauthorized").await, ConnectError::SignIn),
+            (answering("403 Forbidden").await, ConnectError::SignIn),
+            (answering("500 Oh").await, ConnectError::Refused),
+            // The status counts, not a text that looks like one.
+            (
+                answering("500 Not 401, Unauthorized or 403").await,
+                ConnectError::Refused,
+            ),
+            (nobody_at("/401/403").await, ConnectError::Refused),
+            (command("exit 3"), ConnectError::Refused),
+            (command("echo what"), ConnectError::Refused),
+        ] {
+            let ConnectionState::Failed { why, .. } = fares(way.clone()).await else {
+                panic!("{way:?} is there");
+            };
+            assert_eq!(why, expected, "{way:?}");
+        }
+    }
+}

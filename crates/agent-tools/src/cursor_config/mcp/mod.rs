@@ -1,0 +1,386 @@
+//! The user's MCP servers. They are connected in the background, concurrently, when a turn first
+//! needs them. A slow or failing server does not delay a turn; its tools are available once it
+//! is connected. A server that ended is connected again by the next turn or call that needs it.
+
+pub mod config;
+mod connect;
+mod http;
+mod lines;
+mod requests;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::Tool;
+use rmcp::service::{Peer, RoleClient};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::bridge::schema_sanitizer;
+use crate::shell::process_group::ProcessGroup;
+use crate::shell::reaper::ChildReaper;
+use crate::tool_definition::ToolDefinition;
+use config::{ServerConfig, Transport, plain};
+
+/// How long a turn waits for servers it has just started, so that it can offer their tools.
+/// Counted once for each server; later turns do not wait.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// The most tools offered; with many more, Cursor fails the whole request.
+const MOST_TOOLS: usize = 250;
+/// How long after a failure a server may be connected again.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// One server.
+#[derive(Debug)]
+pub struct McpServer {
+    /// Its configuration.
+    pub config: ServerConfig,
+    leash: ChildReaper,
+    times: Timeouts,
+    state: watch::Sender<ConnectionState>,
+    hold: Mutex<ConnectionSlot>,
+}
+
+/// The timeouts of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Timeouts {
+    /// For connecting.
+    pub(super) connect: Duration,
+    /// For a call.
+    pub(super) call: Duration,
+}
+
+/// The connection's resources, released when the server ends.
+#[derive(Debug, Default)]
+struct ConnectionSlot {
+    task: Option<AbortHandle>,
+    group: Option<ProcessGroup>,
+    /// When it was first needed since it was last connected.
+    first: Option<Instant>,
+    /// The current connection; state changes of earlier ones are ignored.
+    connection: ConnectionId,
+    /// Set when the server has ended for good and must not be started again.
+    over: bool,
+}
+
+/// The number of a connection; each new one increments it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct ConnectionId(u64);
+
+impl ConnectionSlot {
+    /// Ends the connection's task and processes.
+    fn leave(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+        self.group = None;
+    }
+}
+
+/// The state of a server.
+#[derive(Debug, Clone, Default)]
+pub(super) enum ConnectionState {
+    /// Not needed yet.
+    #[default]
+    Asleep,
+    /// Connecting.
+    Loading,
+    /// Connected.
+    Ready(Arc<ConnectedServer>),
+    /// Not connected, or no longer.
+    Failed { why: ConnectError, at: Instant },
+}
+
+/// A connected server.
+#[derive(Debug)]
+pub(super) struct ConnectedServer {
+    pub(super) peer: Peer<RoleClient>,
+    pub(super) tools: Vec<Tool>,
+    pub(super) instructions: Option<String>,
+}
+
+/// Why a server is not connected. The server's own text is omitted, because it may quote a
+/// password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ConnectError {
+    /// The program cannot be started.
+    #[error("its command cannot be started: {0}")]
+    Start(std::io::ErrorKind),
+    /// Its settings cannot be used.
+    #[error("{0}")]
+    Settings(&'static str),
+    /// It did not answer in time.
+    #[error("it did not answer within {} s", .0.as_secs())]
+    Slow(Duration),
+    /// It wants a sign-in.
+    #[error("it wants a sign-in, which this client cannot do; put a token into its headers")]
+    SignIn,
+    /// It rejected the connection or sent an invalid answer.
+    #[error("it could not be connected")]
+    Refused,
+    /// It was connected and has ended.
+    #[error("it has ended")]
+    Ended,
+}
+
+impl McpServer {
+    pub(super) fn new(config: ServerConfig, times: Timeouts, leash: &ChildReaper) -> Arc<Self> {
+        Arc::new(Self {
+            config,
+            leash: leash.clone(),
+            times,
+            state: watch::Sender::new(ConnectionState::Asleep),
+            hold: Mutex::default(),
+        })
+    }
+
+    fn hold(&self) -> MutexGuard<'_, ConnectionSlot> {
+        self.hold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_like(&self, config: &ServerConfig, times: Timeouts) -> bool {
+        self.config == *config && self.times == times
+    }
+
+    /// Returns the current state.
+    pub(super) fn state(&self) -> ConnectionState {
+        self.state.borrow().clone()
+    }
+
+    /// Starts connecting, unless the server is connected or connecting, recently failed
+    /// to connect, or has ended for good.
+    pub(super) fn wake(self: &Arc<Self>) {
+        let mut hold = self.hold();
+        let (wanted, was_there) = match &*self.state.borrow() {
+            ConnectionState::Asleep => (true, false),
+            ConnectionState::Failed {
+                why: ConnectError::Ended,
+                ..
+            } => (true, true),
+            ConnectionState::Failed { at, .. } => (at.elapsed() >= AGAIN, false),
+            ConnectionState::Loading | ConnectionState::Ready(_) => (false, false),
+        };
+        if !wanted || hold.over {
+            return;
+        }
+        if was_there {
+            hold.first = None;
+        }
+        self.state.send_replace(ConnectionState::Loading);
+        hold.group = None;
+        hold.connection.0 += 1;
+        let server = Arc::downgrade(self);
+        let config = self.config.clone();
+        let limit = self.times.connect;
+        let task = tokio::spawn(connect::keep(server, hold.connection, config, limit));
+        hold.task = Some(task.abort_handle());
+    }
+
+    /// Returns the server's address for a hook's input: its kind and its value.
+    pub(super) fn place(&self) -> (&'static str, String) {
+        match &self.config.way {
+            Transport::Http { url, .. } => ("url", url.clone()),
+            Transport::Command { program, args, .. } => (
+                "command",
+                [std::slice::from_ref(program), &args[..]]
+                    .concat()
+                    .join(" "),
+            ),
+        }
+    }
+
+    /// Publishes the state of a connection. A failed one releases its processes, because their ids
+    /// may soon be reused.
+    fn tell(&self, connection: ConnectionId, state: ConnectionState) {
+        let mut hold = self.hold();
+        if hold.connection != connection {
+            return;
+        }
+        if matches!(state, ConnectionState::Failed { .. }) {
+            hold.group = None;
+        }
+        self.state.send_replace(state);
+    }
+
+    /// Ends a connection that turned out to be broken.
+    fn lose(&self, broken: &Arc<ConnectedServer>) {
+        let mut hold = self.hold();
+        let is_broken = matches!(&*self.state.borrow(), ConnectionState::Ready(ready) if Arc::ptr_eq(ready, broken));
+        if is_broken {
+            hold.leave();
+            hold.connection.0 += 1;
+            let (why, at) = (ConnectError::Ended, Instant::now());
+            self.state.send_replace(ConnectionState::Failed { why, at });
+        }
+    }
+
+    /// Stores the processes of a connection, so that they end with it.
+    fn keep_group(&self, connection: ConnectionId, group: ProcessGroup) {
+        let mut hold = self.hold();
+        if hold.connection == connection {
+            hold.group = Some(group);
+        }
+    }
+
+    /// Replaces the tools of the current connection.
+    fn renew(&self, tools: Vec<Tool>) {
+        let _hold = self.hold();
+        self.state.send_if_modified(|state| {
+            let ConnectionState::Ready(old) = state else {
+                return false;
+            };
+            *state = ConnectionState::Ready(Arc::new(ConnectedServer {
+                peer: old.peer.clone(),
+                tools,
+                instructions: old.instructions.clone(),
+            }));
+            true
+        });
+    }
+
+    /// Ends the server and its processes for good.
+    pub(super) fn end(&self) {
+        let mut hold = self.hold();
+        hold.over = true;
+        hold.leave();
+    }
+
+    /// Waits until the server is no longer connecting; returns its state.
+    async fn settled(&self) -> ConnectionState {
+        let mut states = self.state.subscribe();
+        let settled = states.wait_for(|state| !matches!(state, ConnectionState::Loading));
+        match settled.await {
+            Ok(state) => state.clone(),
+            Err(_) => self.state(),
+        }
+    }
+
+    /// Returns its tools as they are offered to Cursor.
+    pub(super) fn offers(&self) -> Vec<ToolDefinition> {
+        let ConnectionState::Ready(ready) = self.state() else {
+            return Vec::new();
+        };
+        let provider = self.config.identifier();
+        let mut taken = BTreeSet::new();
+        let mut offer = |tool: &Tool| {
+            let schema = serde_json::Value::Object((*tool.input_schema).clone());
+            let own = format!("{}-{}", self.config.label, plain(&tool.name));
+            let mut name = own.clone();
+            let mut number = 1;
+            while !taken.insert(name.clone()) {
+                number += 1;
+                name = format!("{own}_{number}");
+            }
+            ToolDefinition {
+                name,
+                description: tool.description.clone().unwrap_or_default().into_owned(),
+                schema: schema_sanitizer::reduced(&schema).0,
+                provider: provider.clone(),
+                tool: tool.name.to_string(),
+            }
+        };
+        ready.tools.iter().map(&mut offer).collect()
+    }
+}
+
+impl Drop for McpServer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The servers of a workspace.
+#[derive(Debug, Default)]
+pub struct McpServers(pub(super) Vec<Arc<McpServer>>);
+
+impl McpServers {
+    /// Whether there are no servers.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the identifiers their tools are grouped under.
+    pub fn names(&self) -> Vec<String> {
+        let name = |server: &Arc<McpServer>| server.config.identifier();
+        self.0.iter().map(name).collect()
+    }
+
+    /// Starts the servers that are not connected, and waits briefly for those that were just
+    /// started for the first time.
+    pub(super) async fn wake(&self) {
+        for server in &self.0 {
+            server.wake();
+        }
+        let now = Instant::now();
+        // Concurrently, so that many slow servers cost no more than one.
+        let waiting = self.0.iter().map(|server| {
+            let first = *server.hold().first.get_or_insert(now);
+            tokio::time::timeout_at(first + FIRST_WAIT, server.settled())
+        });
+        futures_util::future::join_all(waiting).await;
+    }
+
+    /// Returns all tools that are available now, up to the limit with `beside` tools of the host.
+    pub fn offers(&self, beside: usize) -> Vec<ToolDefinition> {
+        let all = self.0.iter().flat_map(|server| server.offers());
+        all.take(MOST_TOOLS.saturating_sub(beside)).collect()
+    }
+
+    /// Returns problems to report to the user: servers that failed, and too many tools.
+    pub fn problems(&self, beside: usize) -> Vec<String> {
+        let problem = |server: &Arc<McpServer>| match server.state() {
+            ConnectionState::Failed { why, .. } => {
+                Some(format!("MCP server {:?}: {why}", server.config.name))
+            }
+            _ => None,
+        };
+        let mut problems: Vec<String> = self.0.iter().filter_map(problem).collect();
+        let all: usize = self.0.iter().map(|server| server.offers().len()).sum();
+        if all + beside > MOST_TOOLS {
+            let left_out = all + beside - MOST_TOOLS;
+            problems.push(format!(
+                "Cursor takes no more than {MOST_TOOLS} tools: {left_out} of MCP servers were left out"
+            ));
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// Servers that never answer.
+    fn silent(count: usize) -> McpServers {
+        let server = |number: usize| {
+            let way = Transport::Command {
+                program: "sleep".into(),
+                args: vec!["600".into()],
+                env: BTreeMap::new(),
+                folder: std::env::temp_dir(),
+            };
+            let config = ServerConfig::new(format!("s{number}"), way);
+            let times = Timeouts {
+                connect: Duration::from_secs(60),
+                call: Duration::from_secs(60),
+            };
+            McpServer::new(config, times, &ChildReaper::default())
+        };
+        McpServers((0..count).map(server).collect())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_slow_servers_cost_a_first_turn_no_more_than_one() {
+        let servers = silent(5);
+        let started = Instant::now();
+        servers.wake().await;
+        assert_eq!(started.elapsed(), FIRST_WAIT);
+        servers.wake().await;
+        assert_eq!(started.elapsed(), FIRST_WAIT, "and a later one nothing");
+        let loading = |server: &Arc<McpServer>| matches!(server.state(), ConnectionState::Loading);
+        assert!(servers.0.iter().all(loading));
+    }
+}

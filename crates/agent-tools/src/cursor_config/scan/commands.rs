@@ -1,0 +1,197 @@
+//! Files that name commands: MCP servers and hooks. Those of a project are written by others,
+//! so they run only if the user trusts the project.
+
+use std::path::Path;
+
+use super::Scan;
+use crate::cursor_config::consent::{Consent, HOOKS, SERVERS};
+use crate::cursor_config::hooks::config as hooks;
+use crate::cursor_config::hooks::config::HookTrust;
+use crate::cursor_config::jsonc;
+use crate::cursor_config::mcp::config as servers;
+use crate::cursor_config::mcp::config::{EnvNames, ServerConfig};
+
+/// Whether the `envFile`s of servers are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EnvFiles {
+    /// They are read.
+    Read,
+    /// They are not opened, because the file that names them is not trusted.
+    Left,
+}
+
+/// Whether the commands in a project's file may be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum CommandTrust {
+    /// They may.
+    Accepted,
+    /// They may not; the text says why and what the user can do about it.
+    Not(String),
+}
+
+impl Scan<'_> {
+    /// Reads a project's servers and hooks. Their commands are run only if the user trusts the
+    /// project and has accepted the current content of the files, because others wrote them.
+    pub(super) fn project_commands(&mut self, workspace: &Path) {
+        let files = [SERVERS, HOOKS].map(|name| workspace.join(name));
+        let texts = [0, 1].map(|at: usize| self.survey.text(&files[at], Some(workspace)));
+        let [servers, hooks] = self.trust(workspace, [texts[0].as_deref(), texts[1].as_deref()]);
+        let [servers_text, hooks_text] = texts;
+        self.project_servers(&files[0], servers_text, &servers);
+        self.project_hooks(&files[1], hooks_text, workspace, &hooks);
+    }
+
+    /// Returns whether the servers file and the hooks file may be used.
+    fn trust(&mut self, workspace: &Path, texts: [Option<&str>; 2]) -> [CommandTrust; 2] {
+        let names = [SERVERS, HOOKS];
+        let shown = workspace.display();
+        let consent = self.place.state.as_deref();
+        let mut consent = consent.map(|state| Consent::read(state, workspace));
+        let trusted = self.place.choice.trust.covers(workspace) || self.place.is_trusted_by_host;
+        let explicit = consent.as_ref().is_some_and(Consent::is_explicit);
+        let mut unrecorded = None;
+        if let Some(consent) = &mut consent {
+            if trusted {
+                let contents = [(SERVERS, texts[0]), (HOOKS, texts[1])];
+                unrecorded = consent.record_first(&contents).err();
+            }
+            self.survey.note(consent.file());
+        }
+        let accept = format!("accept it with /cursor-trust or `cursor-sidecar trust {shown}`");
+        [0, 1].map(|at: usize| {
+            let Some(text) = texts[at] else {
+                return CommandTrust::Accepted; // there is nothing to run
+            };
+            if !trusted && !explicit {
+                return CommandTrust::Not(format!(
+                    "the project is not trusted; PI_CURSOR_TRUST_PROJECT={shown} trusts it, or \
+                     {accept}"
+                ));
+            }
+            if let Some(error) = &unrecorded {
+                return CommandTrust::Not(format!(
+                    "it cannot be recorded what is accepted: {error}"
+                ));
+            }
+            match &consent {
+                Some(consent) if !consent.covers(names[at], text) => CommandTrust::Not(format!(
+                    "{} is not what was accepted for this project: it was changed or added \
+                     since; look at it, then {accept}",
+                    names[at]
+                )),
+                _ => CommandTrust::Accepted,
+            }
+        })
+    }
+
+    fn project_servers(&mut self, file: &Path, text: Option<String>, trust: &CommandTrust) {
+        let CommandTrust::Not(why) = trust else {
+            let servers = self.server_file(file, text, EnvFiles::Read);
+            return self.add_servers(servers);
+        };
+        let servers = self.server_file(file, text, EnvFiles::Left);
+        if servers.is_empty() {
+            return;
+        }
+        let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+        self.survey.notices.push(format!(
+            "the MCP servers of {} were not started ({}), because {why}",
+            file.display(),
+            names.join(", "),
+        ));
+    }
+
+    /// Adds a project's hooks. Hooks that may not be run deny the tools they guard, because they
+    /// were written to prevent something.
+    fn project_hooks(
+        &mut self,
+        file: &Path,
+        text: Option<String>,
+        workspace: &Path,
+        trust: &CommandTrust,
+    ) {
+        let standing = match trust {
+            CommandTrust::Accepted => HookTrust::Trusted,
+            CommandTrust::Not(why) => HookTrust::Untrusted(format!(
+                "{} names a hook for it that is not run, because {why}",
+                file.display()
+            )),
+        };
+        let count = self.hook_file(file, text, workspace, &standing);
+        if let CommandTrust::Not(why) = trust
+            && count > 0
+        {
+            self.survey.notices.push(format!(
+                "tools that the hooks of {} guard are refused, because {why}; \
+                 PI_CURSOR_SETTING_SOURCES=user,mdm leaves its settings out",
+                file.display(),
+            ));
+        }
+    }
+
+    /// Adds the hooks of a file and returns how many there are. If the file exists but `text` is
+    /// `None`, every tool is denied.
+    pub(super) fn hook_file(
+        &mut self,
+        file: &Path,
+        text: Option<String>,
+        folder: &Path,
+        standing: &HookTrust,
+    ) -> usize {
+        if self.survey.note(file).is_none() {
+            return 0;
+        }
+        let json = text.and_then(|text| jsonc::parse(&text).ok());
+        let hooks = hooks::read(file, json.as_ref(), folder, standing);
+        let problems = hooks::problems(file, json.as_ref());
+        self.survey.notices.extend(problems);
+        let count = hooks.len();
+        self.hooks.extend(hooks);
+        count
+    }
+
+    /// Adds servers. The first one with a name wins, so a project's server overrides the user's.
+    pub(super) fn add_servers(&mut self, servers: Vec<ServerConfig>) {
+        for mut server in servers {
+            if !self.servers.iter().any(|known| known.name == server.name) {
+                server.stand_beside(&self.servers);
+                self.servers.push(server);
+            }
+        }
+    }
+
+    pub(super) fn server_file(
+        &mut self,
+        path: &Path,
+        text: Option<String>,
+        env_files: EnvFiles,
+    ) -> Vec<ServerConfig> {
+        let Some(text) = text else {
+            return Vec::new();
+        };
+        let names = EnvNames {
+            workspace: &self.place.workspace,
+            home: self.place.home.as_deref(),
+            // The servers are child processes, and `${env:…}` names what they inherit.
+            variable: &|name| std::env::var(name).ok(),
+        };
+        let survey = &mut self.survey;
+        let mut env_file = |file: &Path| match env_files {
+            EnvFiles::Read => survey.text(file, None),
+            EnvFiles::Left => Some(String::new()),
+        };
+        let (servers, problems) = match jsonc::parse(&text) {
+            Ok(json) => servers::read(&json, &names, &mut env_file),
+            // The error's text could quote a password; its line number cannot.
+            Err(error) => {
+                let problem = format!("it is no JSON (line {})", error.line());
+                (Vec::new(), vec![problem])
+            }
+        };
+        let told = problems
+            .iter()
+            .map(|problem| format!("{}: {problem}", path.display()));
+        self.survey.notices.extend(told);
+        servers
+    }
+}

@@ -1,0 +1,9 @@
+//! The workspace: which paths may be read and changed, ignore files, repositories.
+
+pub(crate) mod cursorignore;
+pub(crate) mod git;
+pub mod path_guard;
+pub(crate) mod paths;
+pub mod protected_paths;
+pub mod secret_paths;
+pub(crate) mod walk;

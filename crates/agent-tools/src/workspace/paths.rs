@@ -1,0 +1,30 @@
+//! Resolves the paths of a request. Pure: the file system is not accessed.
+
+use std::path::{Component, Path, PathBuf};
+
+/// Resolves a path of the model: relative to the workspace, with `~` and `file://` expanded, and
+/// with `.` and `..` removed lexically.
+pub(crate) fn meant(path: &str, workspace: &Path, home: Option<&Path>) -> PathBuf {
+    let path = path.strip_prefix("file://").unwrap_or(path);
+    let joined = match (path.strip_prefix('~'), home) {
+        (Some(""), Some(home)) => home.to_owned(),
+        (Some(rest), Some(home)) if rest.starts_with('/') => home.join(&rest[1..]),
+        _ => workspace.join(path),
+    };
+    plain(&joined)
+}
+
+/// Returns a path with `.` and `..` removed lexically.
+pub(crate) fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    plain
+}
