@@ -198,7 +198,7 @@ pub(super) async fn serve(
         }
     };
     let last = async {
-        connection.cancel_all().await;
+        connection.answer_all().await;
         connection.replies.finish().await;
     };
     let _ = tokio::time::timeout(LAST_REPLIES, last).await;
@@ -241,12 +241,15 @@ fn present<'de, D: Deserializer<'de>>(json: D) -> Result<Option<&'de RawValue>, 
 }
 
 impl Connection {
-    /// Cancels the active requests, and resolves when they are answered.
-    async fn cancel_all(&mut self) {
-        for cancel in lock(&self.in_flight).values() {
-            cancel.cancel();
+    /// Answers the active requests, because nobody else will. They are dropped with the connection.
+    async fn answer_all(&self) {
+        let open: Vec<String> = lock(&self.in_flight).drain().map(|(id, _)| id).collect();
+        for id in open {
+            let answer = error::answer(Some(&id), error::CANCELLED, "cursor-sidecar is ending");
+            if self.replies.send(answer).await.is_err() {
+                return;
+            }
         }
-        while self.tasks.join_next().await.is_some() {}
     }
 
     async fn receive(&mut self, frame: &Inbound) -> Result<Option<Ended>, Unread> {
@@ -372,8 +375,8 @@ impl Connection {
                     };
                     // The host may reuse the id as soon as it has the response; until then the
                     // response counts as active.
-                    lock(&in_flight).remove(&id);
-                    if let Some(room) = room {
+                    let is_open = lock(&in_flight).remove(&id).is_some();
+                    if let Some(room) = room.filter(|_| is_open) {
                         room.put(answer);
                     }
                 });
