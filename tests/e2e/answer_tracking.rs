@@ -44,7 +44,7 @@ async fn text_of_a_run_cancelled_in_a_pause_does_not_count_as_shown() {
     let taken = guest.turn(CancelAfter::Endless).await;
     assert_eq!((taken.stop, taken.text.as_str()), (Stop::ToolUse, "alpha "));
     guest.session.release().await;
-    assert_eq!(guest.say("next").await.text, "beta");
+    assert_eq!(guest.prompt("next").await.text, "beta");
     played(&sim.recording()).await;
     let (states, requests) = (checkpoints(&sim), requests(&sim));
     assert_ne!(states[0], states[1], "the second state knows more");
@@ -78,7 +78,7 @@ async fn text_after_the_last_state_is_sent_in_the_next_turn() {
     guest.session.release().await;
     tokio::time::resume();
     let mut guest = guest.moved(store());
-    assert_eq!(guest.say("next").await.text, "gamma");
+    assert_eq!(guest.prompt("next").await.text, "gamma");
     played(&sim.recording()).await;
     insta::assert_snapshot!(said(&requests(&sim)[1]), @r"
     next
@@ -114,7 +114,7 @@ async fn text_the_next_stream_did_not_repeat_is_sent_in_the_next_turn() {
         (taken.stop, taken.text.as_str()),
         (Stop::Aborted, "alpha beta ")
     );
-    assert_eq!(guest.say("next").await.text, "gamma");
+    assert_eq!(guest.prompt("next").await.text, "gamma");
     played(&sim.recording()).await;
     let said = said(&requests(&sim)[2]);
     assert!(said.ends_with("has also read this:]\n\nbeta"), "{said}");
@@ -138,7 +138,7 @@ async fn an_answer_asked_for_again_is_shown_from_its_beginning() {
     let (sim, backend) = simulating(&[first, breaks.into(), breaks.into(), last]).await;
     let mut guest = InProcessSession::new(&backend, None);
     tokio::time::pause();
-    let taken = guest.say("go").await;
+    let taken = guest.prompt("go").await;
     assert!(matches!(taken.stop, Stop::Failed(_)), "{taken:?}");
     assert_eq!(taken.text, "alpha beta ");
     guest.messages.pop();

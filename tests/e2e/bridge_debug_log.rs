@@ -37,7 +37,7 @@ fn a_call_is_logged_from_offer_to_result_without_its_content() {
     ];
     let mut talk = RpcSession::new(&simulator, "s", &env);
     talk.tools = vec![tool("look")];
-    let taken = talk.say("prompt-canary");
+    let taken = talk.prompt("prompt-canary");
     talk.result(
         &taken.calls[0],
         json!([{"type": "text", "text": "result-canary"}]),
@@ -45,7 +45,7 @@ fn a_call_is_logged_from_offer_to_result_without_its_content() {
     assert_eq!(talk.turn().text, "ok");
     // The same session, without tools to offer.
     talk.tools.clear();
-    talk.say("again");
+    talk.prompt("again");
     let lines = told(&file);
     let mut seen = events(&lines);
     seen.truncate(6);
@@ -140,7 +140,7 @@ fn the_bridge_logs_that_it_is_off_and_nothing_by_default() {
         &[("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE", name)],
     );
     talk.tools = vec![tool("look")];
-    talk.say("go");
+    talk.prompt("go");
     assert!(!file.exists());
     let env = [
         ("PI_CURSOR_PI_TOOL_BRIDGE", "0"),
@@ -149,7 +149,7 @@ fn the_bridge_logs_that_it_is_off_and_nothing_by_default() {
     ];
     let mut talk = RpcSession::new(&simulator, "s", &env);
     talk.tools = vec![tool("look")];
-    talk.say("go");
+    talk.prompt("go");
     let lines = told(&file);
     assert_eq!(events(&lines), ["run_skipped"]);
     assert_eq!(lines[0]["reason"], "disabled");

@@ -45,7 +45,7 @@ fn a_call_is_named_after_its_run_and_its_turn_is_estimated() {
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
-    let first = talk.say("go");
+    let first = talk.prompt("go");
     talk.result(&first.calls[0], json!("42"));
     let second = talk.turn();
     talk.result(&second.calls[0], json!("42"));
@@ -80,7 +80,7 @@ async fn a_call_cursor_takes_back_in_a_pause_is_not_offered() {
         .build();
     let (sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
-    let taken = guest.say("go").await;
+    let taken = guest.prompt("go").await;
     assert_eq!((taken.stop, taken.calls.len()), (Stop::ToolUse, 1));
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(70)).await;
@@ -108,7 +108,7 @@ fn without_the_bridge_nothing_is_offered() {
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[("PI_CURSOR_PI_TOOL_BRIDGE", "0")]);
     talk.tools = vec![tool("look")];
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!((taken.text.as_str(), taken.calls.len()), ("Done.", 0));
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);
@@ -136,7 +136,7 @@ fn tools_are_offered_in_the_hosts_order_with_its_descriptions() {
         let env = [("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", setting)];
         let mut talk = RpcSession::new(&simulator, "s", &env);
         talk.tools.clone_from(&tools);
-        assert_eq!(talk.say("go").text, "Done.");
+        assert_eq!(talk.prompt("go").text, "Done.");
         let recording = simulator.recorded();
         recording.assert_played(&["completed"]);
         for offered in offered(&recording) {
@@ -178,7 +178,7 @@ fn a_result_without_a_pending_call_is_ignored() {
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     let open = &taken.calls[0];
     let stray = |id: String| ToolCall { id, ..open.clone() };
     let (run, _) = open.id.rsplit_once('-').unwrap();
@@ -202,7 +202,7 @@ fn no_question_is_asked_if_questions_are_off() {
     let mut talk = RpcSession::new(&simulator, "s", &[("PI_CURSOR_ASK_QUESTION", "0")]);
     // The user's setting wins even if the host has the tool.
     talk.tools = vec![tool("look"), tool("cursor_ask_question")];
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!((taken.text.as_str(), taken.calls.len()), ("Done.", 0));
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);

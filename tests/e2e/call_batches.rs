@@ -17,7 +17,7 @@ fn told(said: &[String]) -> (Simulator, RpcSession, TurnOutcome) {
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("a"), tool("b"), tool("c")];
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     (simulator, talk, taken)
 }
 

@@ -1,6 +1,6 @@
 //! Turns that the user cancels, and what the next turn continues from.
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use std::time::{Duration, Instant};
 
 use agent::run::Outcome;
@@ -42,7 +42,7 @@ async fn an_aborted_turn_keeps_the_conversation() {
     stopped(&mut guest, "go").await;
     // Wait for the checkpoint here, because the next turn waits for it only for a limited time.
     played(&sim.recording()).await;
-    assert_eq!(guest.say("go on").await.text, "Three.");
+    assert_eq!(guest.prompt("go on").await.text, "Three.");
     played(&sim.recording()).await;
     let requests = requests(&sim);
     assert_eq!(requests[0]["conversationId"], requests[1]["conversationId"]);
@@ -62,9 +62,9 @@ async fn what_a_cancelled_run_left_is_no_checkpoint() {
         .build();
     let (sim, backend) = simulating(&[first, second, third]).await;
     let mut guest = InProcessSession::new(&backend, None);
-    guest.say("go").await;
+    guest.prompt("go").await;
     stopped(&mut guest, "and on").await;
-    assert_eq!(guest.say("more").await.text, "Three.");
+    assert_eq!(guest.prompt("more").await.text, "Three.");
     played(&sim.recording()).await;
     let requests = requests(&sim);
     let (before, after) = (&requests[1], &requests[2]);
@@ -82,22 +82,42 @@ async fn what_a_cancelled_run_left_is_no_checkpoint() {
 async fn nothing_is_executed_for_a_cancelled_run() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().display();
-    let thrown = r#"throws = "the run was given up""#;
-    let steps = format!(
-        r#"{{ exec = {{ requestContextArgs = {{}} }} }}, {{ text = "cancel me" }}, {CANCELLED},
-           {{ exec = {{ shellStreamArgs = {{ command = "touch {at}/shell", workingDirectory = "{at}", timeout = 5000, toolCallId = "1", skipApproval = true }} }}, {thrown} }},
-           {{ exec = {{ writeArgs = {{ path = "{at}/written", fileText = "x", toolCallId = "2" }} }}, {thrown} }},
-           {{ exec = {{ mcpArgs = {{ name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "5", args = {{}} }} }}, expect = {{ mcpResult = {{ error = {{ error = "the run was given up" }} }} }} }},
-           {{ query = {{ webSearchRequestQuery = {{ args = {{ searchTerm = "x", toolCallId = "3" }} }} }}, expect = {{ webSearchRequestResponse = {{ rejected = {{ reason = "the run was given up" }} }} }} }},
-           {{ query = {{ createPlanRequestQuery = {{ args = {{ plan = "x" }}, toolCallId = "4" }} }}, expect = {{ createPlanRequestResponse = {{ result = {{ error = {{ error = "the run was given up" }} }} }} }} }},
-           {{ checkpoint = "auto" }}, {{ end = true }}"#
-    );
+    let reason = "the run was given up";
+    let exec = |args: Json| json!({"exec": args, "throws": reason});
+    let command = json!({"command": format!("touch {at}/shell"), "workingDirectory": at.to_string(),
+        "timeout": 5000, "toolCallId": "1", "skipApproval": true});
+    let write = json!({"path": format!("{at}/written"), "fileText": "x", "toolCallId": "2"});
+    let call = json!({"name": "pi__look", "providerIdentifier": "pi", "toolName": "pi__look",
+        "toolCallId": "5", "args": {}});
+    let search = json!({"args": {"searchTerm": "x", "toolCallId": "3"}});
+    let plan = json!({"args": {"plan": "x"}, "toolCallId": "4"});
+    let steps = Steps::new()
+        .context()
+        .text("cancel me")
+        .then(CANCELLED)
+        .step(exec(json!({"shellStreamArgs": command})))
+        .step(exec(json!({"writeArgs": write})))
+        .step(json!({
+            "exec": {"mcpArgs": call},
+            "expect": {"mcpResult": {"error": {"error": reason}}},
+        }))
+        .step(json!({
+            "query": {"webSearchRequestQuery": search},
+            "expect": {"webSearchRequestResponse": {"rejected": {"reason": reason}}},
+        }))
+        .step(json!({
+            "query": {"createPlanRequestQuery": plan},
+            "expect": {"createPlanRequestResponse": {"result": {"error": {"error": reason}}}},
+        }))
+        .checkpoint()
+        .end()
+        .build();
     for transport in [Transport::H2c, Transport::Http1] {
         let simulator = playing(transport, &steps);
         let mut ours = RunClient::new(&simulator, transport);
         ours.native = ToolPolicy::default();
         ours.workspace = folder.path().into();
-        let told = ours.say_and("go", OnText::Cancel("cancel me")).await;
+        let told = ours.prompt_and("go", OnText::Cancel("cancel me")).await;
         assert_eq!(told.ended.outcome, Outcome::Cancelled);
         simulator.recording().await.assert_played(&["completed"]);
         let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
@@ -133,7 +153,7 @@ async fn a_server_that_talks_on_is_left() {
     let simulator = playing(Transport::H2c, &steps);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
     let asked = Instant::now();
-    let told = ours.say_and("go", OnText::Cancel("cancel me")).await;
+    let told = ours.prompt_and("go", OnText::Cancel("cancel me")).await;
     let waited = asked.elapsed();
     assert_eq!(told.ended.outcome, Outcome::Cancelled);
     assert!(waited < Duration::from_secs(7), "{waited:?}");
@@ -150,10 +170,10 @@ async fn left(then: impl AsyncFnOnce(&mut InProcessSession)) {
     let second = Steps::new().text("Elsewhere.").then(END).build();
     let (sim, backend) = simulating_all(&[first, second]).await;
     let mut guest = InProcessSession::new(&backend, None);
-    assert_eq!(guest.say("go").await.stop, Stop::ToolUse);
+    assert_eq!(guest.prompt("go").await.stop, Stop::ToolUse);
     then(&mut guest).await;
     guest.messages.clear();
-    assert_eq!(guest.say("something else").await.text, "Elsewhere.");
+    assert_eq!(guest.prompt("something else").await.text, "Elsewhere.");
     let recording = sim.recording();
     played(&recording).await;
     let requests = requests(&sim);

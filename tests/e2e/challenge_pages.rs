@@ -50,7 +50,7 @@ async fn a_page_in_place_of_a_token_is_no_refused_key() {
         let mut ours = RunClient::new(&simulator, Transport::Http1);
         ours.policy.transport = 1;
         ours.policy.server = 1;
-        let outcome = ours.say("go").await.ended.outcome;
+        let outcome = ours.prompt("go").await.ended.outcome;
         let Outcome::Failed(failure) = outcome else {
             panic!("{status}: {outcome:?}");
         };
@@ -70,7 +70,7 @@ async fn a_page_in_place_of_a_run_is_no_refused_key() {
         let mut ours = RunClient::new(&simulator, Transport::Http1);
         ours.policy.transport = 1;
         ours.policy.server = 1;
-        let outcome = ours.say("go").await.ended.outcome;
+        let outcome = ours.prompt("go").await.ended.outcome;
         let Outcome::Failed(failure) = outcome else {
             panic!("{status}: {outcome:?}");
         };

@@ -12,7 +12,7 @@ async fn hello_over_every_transport() {
     for transport in TRANSPORTS {
         let simulator = Simulator::start(transport);
         let told = RunClient::new(&simulator, transport)
-            .say("@hello there")
+            .prompt("@hello there")
             .await;
         told.finished("Hello, world!");
         let usage = Usage {
@@ -37,7 +37,7 @@ async fn hello_over_every_transport() {
 async fn thinking_and_text() {
     let simulator = Simulator::start(Transport::H2c);
     let told = RunClient::new(&simulator, Transport::H2c)
-        .say("@thinking go")
+        .prompt("@thinking go")
         .await;
     assert_eq!(told.ended.outcome, Outcome::Finished);
     assert!(!told.thinking.is_empty() && !told.text.is_empty());
@@ -54,7 +54,7 @@ async fn scripts_with_expectations_are_played_to_the_end() {
         let simulator = Simulator::start(transport);
         for scenario in ["kv", "gzip", "usage", "unknown"] {
             let told = RunClient::new(&simulator, transport)
-                .say(&format!("@{scenario} go"))
+                .prompt(&format!("@{scenario} go"))
                 .await;
             assert_eq!(
                 told.ended.outcome,
@@ -70,7 +70,7 @@ async fn scripts_with_expectations_are_played_to_the_end() {
 async fn every_question_is_answered() {
     let simulator = Simulator::start(Transport::H2c);
     let told = RunClient::new(&simulator, Transport::H2c)
-        .say("@queries go")
+        .prompt("@queries go")
         .await;
     assert_eq!(told.ended.outcome, Outcome::Finished);
     simulator.recording().await.assert_played(&["completed"]);
@@ -80,9 +80,9 @@ async fn every_question_is_answered() {
 async fn unknown_questions_and_fields_are_answered_and_counted() {
     let simulator = Simulator::start(Transport::H2c);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
-    let told = ours.say("@unknown-query go").await;
+    let told = ours.prompt("@unknown-query go").await;
     assert_eq!(told.ended.outcome, Outcome::Finished);
-    ours.say("@unknown go").await.finished("still here");
+    ours.prompt("@unknown go").await.finished("still here");
     simulator
         .recording()
         .await
@@ -108,7 +108,7 @@ async fn a_drop_after_a_checkpoint_is_resumed() {
     for transport in TRANSPORTS {
         let simulator = Simulator::start(transport);
         let told = RunClient::new(&simulator, transport)
-            .say("@checkpoint-drop go")
+            .prompt("@checkpoint-drop go")
             .await;
         told.finished("before checkpoint. after checkpoint, lost. \n\nresumed.");
         assert_eq!(told.ended.attempts, 2);
@@ -131,7 +131,7 @@ async fn a_drop_after_a_checkpoint_is_resumed() {
 async fn a_drop_without_a_checkpoint_is_not_replayed_over_shown_text() {
     let simulator = Simulator::start(Transport::H2c);
     let told = RunClient::new(&simulator, Transport::H2c)
-        .say("@drop-no-checkpoint go")
+        .prompt("@drop-no-checkpoint go")
         .await;
     assert!(matches!(
         told.ended.outcome,
@@ -144,8 +144,8 @@ async fn a_drop_without_a_checkpoint_is_not_replayed_over_shown_text() {
 async fn the_next_turn_carries_the_last_checkpoint() {
     let simulator = Simulator::start(Transport::Tls);
     let mut ours = RunClient::new(&simulator, Transport::Tls);
-    ours.say("@followup one").await;
-    let told = ours.say("@followup and then").await;
+    ours.prompt("@followup one").await;
+    let told = ours.prompt("@followup and then").await;
     assert_eq!(told.ended.outcome, Outcome::Finished);
     simulator
         .recording()
@@ -159,10 +159,10 @@ async fn cancelling_ends_the_stream_at_once_and_spoils_nothing() {
         let simulator = Simulator::start(transport);
         let mut ours = RunClient::new(&simulator, transport);
         let told = ours
-            .say_and("@cancel go", OnText::Cancel("cancel me"))
+            .prompt_and("@cancel go", OnText::Cancel("cancel me"))
             .await;
         assert_eq!(told.ended.outcome, Outcome::Cancelled);
-        ours.say("@hello again").await.finished("Hello, world!");
+        ours.prompt("@hello again").await.finished("Hello, world!");
         let recording = simulator.recording().await;
         assert_eq!(recording.verdicts()[0]["failures"], json!([]));
         let said = recording.client("conversationAction.cancelAction");
@@ -176,7 +176,7 @@ async fn steering_reaches_the_run() {
         let simulator = Simulator::start(transport);
         let mut ours = RunClient::new(&simulator, transport);
         let told = ours
-            .say_and("@steer go", OnText::Steer("working", "steer me left"))
+            .prompt_and("@steer go", OnText::Steer("working", "steer me left"))
             .await;
         assert_eq!(told.ended.outcome, Outcome::Finished);
         assert!(
@@ -193,7 +193,7 @@ async fn runs_share_one_connection() {
     let simulator = Simulator::start(Transport::Tls);
     let mut ours = RunClient::new(&simulator, Transport::Tls);
     for _ in 0..5 {
-        ours.say("@hello again").await.finished("Hello, world!");
+        ours.prompt("@hello again").await.finished("Hello, world!");
     }
     let recording = simulator.recording().await;
     let runs = recording.requests("/agent.v1.AgentService/Run");
@@ -210,12 +210,12 @@ async fn runs_share_one_connection() {
 async fn many_runs_at_once() {
     let simulator = Simulator::start(Transport::H2c);
     let mut first = RunClient::new(&simulator, Transport::H2c);
-    first.say("@hello warm").await.finished("Hello, world!");
+    first.prompt("@hello warm").await.finished("Hello, world!");
     let backend = first.backend.clone();
     let runs = (0..50).map(|_| {
         let mut ours = RunClient::new(&simulator, Transport::H2c);
         ours.backend = backend.clone();
-        async move { ours.say("@hello there").await.finished("Hello, world!") }
+        async move { ours.prompt("@hello there").await.finished("Hello, world!") }
     });
     futures_util::future::join_all(runs).await;
     assert_eq!(simulator.recording().await.runs(), 51);

@@ -27,7 +27,7 @@ fn a_session_closed_in_a_pause_is_opened_again() {
     let state = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
     let mut talk = RpcSession::new(&simulator, "s", &state);
     talk.tools = vec![tool("look")];
-    let call: ToolCall = talk.say("go").calls[0].clone();
+    let call: ToolCall = talk.prompt("go").calls[0].clone();
     talk.result(&call, json!("42"));
     let taken = closed_and_opened(&mut talk);
     assert_eq!(
@@ -56,11 +56,11 @@ fn a_session_closed_after_an_abort_is_opened_again() {
     let turn = talk.begin();
     let mut taken = test_support::rpc_session::TurnOutcome::default();
     while taken.text.is_empty() {
-        let message = talk.host.hear();
-        taken.hear(&message);
+        let message = talk.host.receive();
+        taken.receive(&message);
     }
     let cancel = json!({"jsonrpc": "2.0", "id": "cancel", "method": "turn/cancel", "params": {"turnId": turn}});
-    talk.host.say(&cancel);
+    talk.host.send(&cancel);
     assert_eq!(talk.finish(&turn).stop, "aborted");
     talk.user("next");
     let taken = closed_and_opened(&mut talk);
@@ -94,7 +94,7 @@ fn what_becomes_of_a_run_is_logged_by_its_key() {
     ];
     let mut talk = RpcSession::new(&simulator, "s", &state);
     talk.tools = vec![tool("look")];
-    let calls = talk.say("go").calls;
+    let calls = talk.prompt("go").calls;
     // Without its result, the call is offered again.
     assert_eq!(talk.turn().calls, calls);
     talk.messages.pop();
@@ -141,7 +141,7 @@ fn an_answer_the_host_lost_is_shown_by_another_sidecar() {
     let folder = tempfile::tempdir().unwrap();
     let state = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
     let mut talk = RpcSession::new(&simulator, "s", &state);
-    assert_eq!(talk.say("go").text, "One. ");
+    assert_eq!(talk.prompt("go").text, "One. ");
     talk.messages.pop();
     let mut later = talk.moved_to(&simulator, &state);
     talk.host.kill();

@@ -149,7 +149,7 @@ async fn ours(play: &Play, workspace: &Path) -> Recording {
             Some((needle, message)) => OnText::Steer(needle, message),
             None => OnText::Never,
         };
-        ours.say_and(text, when).await;
+        ours.prompt_and(text, when).await;
     }
     simulator.recording().await
 }
@@ -260,7 +260,7 @@ fn an_alias_is_sent_as_the_models_id() {
     let mut params = talk.params();
     params["model"] = json!({"id": "composer-latest"});
     let start = json!({"jsonrpc": "2.0", "id": "t", "method": "turn/start", "params": params});
-    talk.host.say(&start);
+    talk.host.send(&start);
     assert_eq!(talk.finish("t").text, "Hello, world!");
     assert_eq!(asked(&simulator), theirs);
 
@@ -321,7 +321,9 @@ async fn the_same_headers_as_the_official_client() {
         );
         let theirs = headers(&simulator.recording().await);
         let simulator = Simulator::start(transport);
-        RunClient::new(&simulator, transport).say("@hello a").await;
+        RunClient::new(&simulator, transport)
+            .prompt("@hello a")
+            .await;
         let ours = headers(&simulator.recording().await);
         let names = |headers: &BTreeMap<String, Json>| headers.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&ours), names(&theirs), "{path}");

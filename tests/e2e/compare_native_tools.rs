@@ -289,7 +289,7 @@ async fn compare_steps(name: &str, steps: Vec<Step>, policy: ToolPolicy, url: Op
     ours.workspace = sdk.workspace.clone();
     ours.home = Some(home.clone());
     ours.native = policy;
-    ours.say("go").await;
+    ours.prompt("go").await;
     let ours = settle_all(&simulator.recording().await, &simulator.url);
     open_up(&sdk.workspace);
 
@@ -495,7 +495,7 @@ fn no_proxy_gets_to_fetch() {
     ];
     let mut talk = test_support::rpc_session::RpcSession::new(&simulator, "proxy", &env);
     talk.workspace = folder.path().to_str().unwrap().into();
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     simulator.recorded().assert_played(&["completed"]);
     proxy.set_nonblocking(true).unwrap();

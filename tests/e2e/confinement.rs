@@ -104,7 +104,7 @@ fn what_we_start_cannot_read_the_key_from_us() {
     let host = SidecarProcess::started_by(unprivileged(&root), &env);
     let mut talk = RpcSession::on(host, "s");
     talk.workspace = root.join("ws").to_str().unwrap().into();
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     simulator.recorded().assert_played(&["completed"]);
     let sidecar = talk.host.id().to_string();
@@ -286,7 +286,7 @@ fn credentials_are_out_of_the_models_reach() {
     ];
     let mut talk = talk(&simulator, &sdk, &env);
     talk.workspace = home.to_str().unwrap().into();
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);
@@ -362,7 +362,7 @@ fn what_other_programs_run_is_not_written() {
     ]);
     let simulator = runs(&[steps.join(", ")]);
     let deny = ("PI_CURSOR_NATIVE_TOOLS_DENY", "shell");
-    let taken = talk(&simulator, &sdk, &[deny]).say("go");
+    let taken = talk(&simulator, &sdk, &[deny]).prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     simulator.recorded().assert_played(&["completed"]);
     assert_eq!(fs::read_to_string(&config).unwrap(), before);
@@ -383,7 +383,7 @@ fn what_other_programs_run_is_not_written() {
     ];
     let simulator = runs(&[steps.join(", ")]);
     let setting = ("PI_CURSOR_PROTECTED_PATHS", "infra/**, !.vscode/tasks.json");
-    let taken = talk(&simulator, &sdk, &[setting]).say("go");
+    let taken = talk(&simulator, &sdk, &[setting]).prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     simulator.recorded().assert_played(&["completed"]);
 }
@@ -402,7 +402,7 @@ fn dotfiles_of_a_home_that_is_the_workspace_are_not_written() {
     let simulator = runs(&[steps.join(", ")]);
     let mut talk = talk(&simulator, &sdk, &[]);
     talk.workspace = home.to_str().unwrap().into();
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     simulator.recorded().assert_played(&["completed"]);
     assert!(!home.join(".bashrc").exists() && !home.join(".ssh").exists());
@@ -459,7 +459,7 @@ fn the_hosts_tools_are_not_asked_to_write_what_is_protected() {
         tool("edit", &["path", "edits"]),
         tool("bash", &["command", "timeout"]),
     ];
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     // Only the last request reached the host.
     assert_eq!(
         (taken.stop.as_str(), taken.calls.len()),
@@ -537,7 +537,7 @@ fn a_diff_runs_nothing_that_a_submodule_configures() {
     ];
     let simulator = runs(&[steps.join(", ")]);
     let deny = ("PI_CURSOR_NATIVE_TOOLS_DENY", "shell");
-    let taken = talk(&simulator, &sdk, &[deny]).say("go");
+    let taken = talk(&simulator, &sdk, &[deny]).prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);

@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value as Json, json};
 
 use test_support::official_client::{McpHttpServer, OfficialClient, PNG, mcp_mortal, mcp_stdio};
-use test_support::scenario::{
-    CONTEXT, END, call, calls, exec, inline, playing, runs, said, text, value,
-};
+use test_support::scenario::{CONTEXT, END, call, calls, exec, inline, playing, runs, text, value};
 use test_support::simulator::{Recording, Transport};
 use test_support::workspace::{talk, write};
 
@@ -115,7 +113,7 @@ async fn rules_and_skills_are_sent_as_the_official_client_sends_them() {
     let theirs = contexts(&simulator.recording().await).remove(0);
     let simulator = playing(Transport::H2c, &steps);
     let ours = tokio::task::spawn_blocking(move || {
-        let taken = talk(&simulator, &sdk, &[]).say("go");
+        let taken = talk(&simulator, &sdk, &[]).prompt("go");
         assert_eq!(
             (taken.stop.as_str(), taken.notices.len()),
             ("stop", 0),
@@ -157,7 +155,7 @@ fn servers_are_called_and_dead_or_slow_ones_delay_nothing() {
         json!({"mcpServers": {"theirs": {"command": "touch", "args": ["${workspaceFolder}/ran"]}}});
     write(&sdk.workspace, ".cursor/mcp.json", &project.to_string());
     let echo = |server| {
-        let expect = said(r#"echo:{"text":"hi"}"#);
+        let expect = text(r#"echo:{"text":"hi"}"#);
         call(server, "echo", r#"{ text = "hi" }"#, &expect)
     };
     let calls = [
@@ -188,9 +186,9 @@ fn servers_are_called_and_dead_or_slow_ones_delay_nothing() {
     let mut talk = talk(&simulator, &sdk, &env);
     talk.tools = vec![test_support::rpc_session::tool("look")];
     let started = Instant::now();
-    let first = talk.say("go");
+    let first = talk.prompt("go");
     assert_eq!(first.stop, "stop", "{first:?}");
-    let second = talk.say("again");
+    let second = talk.prompt("again");
     assert_eq!(second.stop, "stop", "{second:?}");
     // Well before the slow server times out.
     assert!(started.elapsed() < Duration::from_secs(45));
@@ -287,18 +285,18 @@ fn a_server_that_dies_is_reconnected_and_new_tools_are_offered() {
             "web",
             "echo",
             r#"{ text = "hi" }"#,
-            &said(r#"echo:{"text":"hi"}"#),
+            &text(r#"echo:{"text":"hi"}"#),
         )
     };
-    let lives = |count: u32| call("mortal", "lives", "{}", &said(&format!("life {count}")));
+    let lives = |count: u32| call("mortal", "lives", "{}", &text(&format!("life {count}")));
     let first = [
         lives(1),
         dies("mortal"),
         // Restarted by the next call.
         lives(2),
-        call("mortal", "grow", "{}", &said("grown")),
+        call("mortal", "grow", "{}", &text("grown")),
         CONTEXT.to_owned(),
-        call("mortal", "grown", "{}", &said("grown")),
+        call("mortal", "grown", "{}", &text("grown")),
         dies("once"),
         call(
             "once",
@@ -314,7 +312,7 @@ fn a_server_that_dies_is_reconnected_and_new_tools_are_offered() {
     let simulator = runs(&[first.join(", "), second.join(", "), echo()]);
     let mut talk = talk(&simulator, &sdk, &[]);
     let mut say = |text: &str| {
-        let taken = talk.say(text);
+        let taken = talk.prompt(text);
         assert_eq!(taken.stop, "stop", "{taken:?}");
     };
     say("go");
@@ -419,7 +417,7 @@ esac
         test_support::rpc_session::tool("look"),
         test_support::rpc_session::tool("other"),
     ];
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.stop, "toolUse", "{taken:?}");
     // The host receives only the call that no hook denies.
     let names: Vec<&str> = taken.calls.iter().map(|call| call.name.as_str()).collect();
@@ -455,7 +453,7 @@ fn hooks_of_an_unknown_shape_still_guard_their_event() {
         ),
     ];
     let simulator = runs(&[steps.join(", ")]);
-    let taken = talk(&simulator, &sdk, &[]).say("go");
+    let taken = talk(&simulator, &sdk, &[]).prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     assert_eq!(taken.notices.len(), 1, "{taken:?}");
     simulator.recorded().assert_played(&["completed"]);

@@ -37,7 +37,7 @@ fn a_run_that_waited_too_long_is_logged() {
         &simulator,
         &[place, log, ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "1000")],
     );
-    let call: ToolCall = talk.say("go").calls[0].clone();
+    let call: ToolCall = talk.prompt("go").calls[0].clone();
     let event = "bridge.active_ttl_expired";
     let told = until(|| logged(folder.path(), event).pop());
     assert_eq!(fields(&told), json!({"bridgeKeyPrefix": PREFIX}));
@@ -65,7 +65,7 @@ fn a_run_lost_in_a_pause_and_its_recovery_are_logged() {
         .build();
     let simulator = script(&[&first, &second]);
     let mut talk = talk(&simulator, &state(&folder));
-    let call: ToolCall = talk.say("go").calls[0].clone();
+    let call: ToolCall = talk.prompt("go").calls[0].clone();
     std::fs::write(&parked, "").unwrap();
     let event = "bridge.died_mid_pause_checkpoint_saved";
     let died = until(|| logged(folder.path(), event).pop());
@@ -98,7 +98,7 @@ fn an_abandoned_stream_is_logged() {
         ("PI_CURSOR_STREAM_IDLE_MAX_RETRIES", "0"),
     ];
     let mut talk = talk(&simulator, &env);
-    assert_eq!(talk.say("go").stop, "error");
+    assert_eq!(talk.prompt("go").stop, "error");
     talk.host.exits();
     let told = logged(folder.path(), "native.stream.idle_timeout");
     assert_eq!(told.len(), 1);

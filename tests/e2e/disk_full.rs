@@ -34,7 +34,7 @@ fn a_write_that_does_not_fit_leaves_the_old_file_as_it_was() {
     ];
     let mut talk = RpcSession::on(SidecarProcess::started_by(command, &env), "full");
     talk.workspace = workspace.path().to_str().unwrap().into();
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     simulator.recorded().assert_played(&["completed"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "old\n");

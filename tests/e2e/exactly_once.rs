@@ -13,7 +13,7 @@ use test_support::fault_proxy::{FaultPlan, WireFault};
 use test_support::pi_retry_rules::is_retryable;
 use test_support::processes::{children, exists, is_running};
 use test_support::rpc_session::{RpcSession, TurnOutcome};
-use test_support::scenario::{END, Steps, script};
+use test_support::scenario::{END, Steps, inline, script};
 use test_support::simulator::{Simulator, Transport};
 use test_support::wait::until;
 
@@ -41,7 +41,7 @@ fn played(runs: &[String]) -> (String, TurnOutcome, Simulator) {
     let mut params = talk.params();
     params["workspace"] = json!(workspace.path());
     talk.host
-        .say(&json!({"jsonrpc": "2.0", "id": "turn", "method": "turn/start", "params": params}));
+        .send(&json!({"jsonrpc": "2.0", "id": "turn", "method": "turn/start", "params": params}));
     let taken = talk.finish("turn");
     let log = std::fs::read_to_string(workspace.path().join("log")).unwrap();
     (log, taken, simulator)
@@ -51,20 +51,16 @@ fn played(runs: &[String]) -> (String, TurnOutcome, Simulator) {
 #[test]
 fn the_same_request_is_worked_on_once() {
     let command = |line: &str| {
-        format!(
-            r#"shellStreamArgs = {{ command = "echo {line} | tee -a log", workingDirectory = "$WS", toolCallId = "c", timeout = 10000 }}"#
-        )
+        json!({"command": format!("echo {line} | tee -a log"), "workingDirectory": "$WS",
+            "toolCallId": "c", "timeout": 10_000})
     };
     let sent = |line: &str, name: &str| {
-        format!(
-            r#"{{ send = {{ execServerMessage = {{ id = 77, execId = "{name}", {} }} }} }}"#,
-            command(line)
-        )
+        let exec = json!({"id": 77, "execId": name, "shellStreamArgs": command(line)});
+        inline(&json!({"send": {"execServerMessage": exec}}))
     };
-    let first = format!(
-        r#"{{ exec = {{ {} }}, id = 77, name = "a", open = true }}"#,
-        command("line")
-    );
+    let first = json!({"exec": {"shellStreamArgs": command("line")}, "id": 77, "name": "a",
+        "open": true});
+    let first = inline(&first);
     let again = sent("line", "exec-77");
     let waited = r#"{ await = ["a"] }"#;
     for (steps, wanted) in [
@@ -193,7 +189,7 @@ fn a_host_that_asks_again_has_nothing_done_twice() {
     let env = [("PI_CURSOR_HTTP", "2"), ("PATH", "/usr/bin:/bin")];
     let mut talk = RpcSession::new(&simulator, "once", &env);
     talk.workspace = workspace.path().to_str().unwrap().into();
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert!(is_retryable(&taken.error), "{taken:?}");
     talk.messages.pop();
     let taken = talk.turn();
@@ -239,7 +235,7 @@ fn nothing_is_done_twice_in_another_conversation_either() {
     let workspace = tempfile::tempdir().unwrap();
     let mut talk = RpcSession::new(&simulator, "once", &env);
     talk.workspace = workspace.path().to_str().unwrap().into();
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.text, "Did it.");
     assert!(is_retryable(&taken.error), "{taken:?}");
     talk.messages.pop();
@@ -251,7 +247,7 @@ fn nothing_is_done_twice_in_another_conversation_either() {
     let log = || std::fs::read_to_string(workspace.path().join("log")).unwrap();
     assert_eq!(log(), "line\n");
     // A new user message may ask for the command again.
-    let taken = talk.say("and again");
+    let taken = talk.prompt("and again");
     assert_eq!(taken.stop, "stop");
     assert_eq!(log(), "line\nline\n");
 }
@@ -266,7 +262,7 @@ fn a_call_that_cannot_be_repeated_is_not_retried_by_the_host() {
         .build();
     let simulator = script(&[&first]);
     let mut talk = RpcSession::new(&simulator, "once", &[("PI_CURSOR_HTTP", "2")]);
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.stop, "error", "{taken:?}");
     assert!(!is_retryable(&taken.error), "{}", taken.error);
 }
@@ -343,7 +339,7 @@ fn busy(between: impl FnOnce(i32)) -> Busy {
         "nothing is started before it is needed"
     );
     talk.workspace = here.into();
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     between(id);
     talk.user("on");

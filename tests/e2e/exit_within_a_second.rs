@@ -141,7 +141,7 @@ fn a_sidecar_whose_input_ends_leaves_nothing_for_a_second() {
 fn a_sidecar_that_is_asked_to_exit_leaves_nothing_after_a_second() {
     let mut busy = Busy::new(None);
     let exit = json!({"jsonrpc": "2.0", "method": "exit"});
-    busy.talk.host.say(&exit);
+    busy.talk.host.send(&exit);
     busy.begins_to_count();
     // Its input stays open.
     busy.all_end_in_time();

@@ -131,7 +131,7 @@ async fn the_watchdog_follows_the_users_setting() {
     ];
     let gateway = GatewayProcess::start(&simulator, &env);
     let mut chat = gateway.chat();
-    let told = chat.say("go").await;
+    let told = chat.prompt("go").await;
     assert_eq!(
         (told.status, &told.error["code"]),
         (504, &json!("upstream_timeout")),
@@ -229,7 +229,7 @@ async fn a_lost_run_is_rebuilt_and_counted() {
     let mut chat = gateway.chat();
     chat.tools = vec![function("look", &["asked"])];
     let words = "canary words about herons";
-    let told = chat.say(words).await;
+    let told = chat.prompt(words).await;
     std::fs::write(&parked, "").unwrap();
     ended(&simulator, 1).await;
     let died = "bridge.died_mid_pause_no_checkpoint";
@@ -290,7 +290,7 @@ async fn a_signal_leaves_nothing() {
     let mut gateway = GatewayProcess::start(&simulator, &[]);
     let mut waiting = gateway.chat();
     waiting.tools = vec![function("look", &["asked"])];
-    assert_eq!(waiting.say("look").await.finish, "tool_calls");
+    assert_eq!(waiting.prompt("look").await.finish, "tool_calls");
     let mut chat = gateway.chat();
     chat.user("go");
     let mut answer = chat.send(&chat.body()).await;

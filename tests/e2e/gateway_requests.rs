@@ -25,7 +25,7 @@ async fn text_is_streamed_or_returned_whole() {
     for stream in [true, false] {
         let mut chat = gateway.chat();
         chat.stream = stream;
-        let told = chat.say("go").await;
+        let told = chat.prompt("go").await;
         assert_eq!((told.status, told.text.as_str()), (200, "It says 42."));
         assert_eq!(told.thinking, "Let me see.");
         assert_eq!(told.finish, "stop");
@@ -108,12 +108,12 @@ async fn a_follow_up_continues_from_the_checkpoint() {
     let simulator = script(&[&first, &second, &second.replace("and on", "still on")]);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
-    assert_eq!(chat.say("go").await.text, "One. ");
+    assert_eq!(chat.prompt("go").await.text, "One. ");
     // Clients trim answers and send strings as content parts.
     chat.messages[1] = json!({"role": "user", "content": [{"type": "text", "text": "go"}]});
     chat.messages[2] = json!({"role": "assistant", "content": "One."});
-    assert_eq!(chat.say("and on").await.text, "Two.");
-    assert_eq!(chat.say("still on").await.text, "Two.");
+    assert_eq!(chat.prompt("and on").await.text, "Two.");
+    assert_eq!(chat.prompt("still on").await.text, "Two.");
     simulator
         .recording()
         .await
@@ -133,8 +133,8 @@ async fn what_failed_can_be_asked_for_again() {
     let simulator = script(&[&first, fails, &third]);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
-    assert_eq!(chat.say("go").await.text, "One.");
-    let told = chat.say("and on").await;
+    assert_eq!(chat.prompt("go").await.text, "One.");
+    let told = chat.prompt("and on").await;
     assert_eq!(told.error["code"], "upstream_error", "{told:?}");
     assert_eq!(chat.turn().await.text, "Two.");
     let recording = simulator.recording().await;
@@ -282,7 +282,7 @@ async fn an_invalid_request_is_answered_with_its_reason() {
 async fn without_a_key_the_ways_to_set_one_are_printed() {
     let gateway = GatewayProcess::launch(&[("CURSOR_BACKEND_URL", "http://127.0.0.1:9")]);
     let mut chat = gateway.chat();
-    let told = chat.say("go").await;
+    let told = chat.prompt("go").await;
     assert_eq!(
         (told.status, &told.error["code"]),
         (401, &json!("no_cursor_key"))
@@ -338,7 +338,7 @@ async fn cursors_errors_have_their_own_status() {
         for stream in [true, false] {
             let mut chat = gateway.chat();
             chat.stream = stream;
-            let told = chat.say("go").await;
+            let told = chat.prompt("go").await;
             assert_eq!(
                 (told.status, &told.error["code"]),
                 (status, &json!(said)),
@@ -353,7 +353,7 @@ async fn cursors_errors_have_their_own_status() {
         .build();
     let simulator = playing(Transport::H2c, &steps);
     let gateway = GatewayProcess::start(&simulator, &[]);
-    let told = gateway.chat().say("go").await;
+    let told = gateway.chat().prompt("go").await;
     assert_eq!((told.status, told.text.as_str()), (200, "Half. "));
     assert_eq!(told.error["code"], "insufficient_quota");
     assert_eq!(

@@ -34,7 +34,7 @@ async fn a_call_ends_the_answer_and_its_result_resumes_the_run() {
         let mut chat = gateway.chat();
         chat.stream = stream;
         chat.tools = vec![function("look", &["q"])];
-        let told = chat.say("go").await;
+        let told = chat.prompt("go").await;
         assert_eq!(
             (told.finish.as_str(), told.text.as_str()),
             ("tool_calls", "Let me look. ")
@@ -74,7 +74,7 @@ async fn three_calls_side_by_side() {
     let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
     chat.tools = ["a", "b", "c"].map(|name| function(name, &[])).into();
-    let mut told = chat.say("go").await;
+    let mut told = chat.prompt("go").await;
     let mut called = Vec::new();
     // Calls that did not arrive in time are offered in the next answer; none is lost.
     while told.finish == "tool_calls" {
@@ -113,7 +113,7 @@ async fn two_clients_that_say_the_same_share_nothing() {
     let mut asked = Vec::new();
     for chat in &mut clients {
         chat.tools = vec![function("look", &["q"])];
-        asked.push(chat.say("go").await);
+        asked.push(chat.prompt("go").await);
     }
     // The second client returns its result first.
     for (n, words) in [(1, "for the second"), (0, "for the first")] {
@@ -127,7 +127,7 @@ async fn two_clients_that_say_the_same_share_nothing() {
     assert_eq!(heard, [["for the first"], ["for the second"]]);
     // Call ids make these histories differ, so each client continues its own conversation.
     for chat in &mut clients {
-        assert_eq!(chat.say("and on").await.text, "On.");
+        assert_eq!(chat.prompt("and on").await.text, "On.");
     }
     let recording = simulator.recording().await;
     let requests = recording.client("runRequest");
@@ -146,10 +146,10 @@ async fn indistinguishable_histories_are_sent_again() {
     let gateway = GatewayProcess::start(&simulator, &[]);
     let mut clients = [gateway.chat(), gateway.chat()];
     for chat in &mut clients {
-        chat.say("go").await;
+        chat.prompt("go").await;
     }
     for chat in &mut clients {
-        assert_eq!(chat.say("and on").await.text, "The same.");
+        assert_eq!(chat.prompt("and on").await.text, "The same.");
     }
     let recording = simulator.recording().await;
     let requests = recording.client("runRequest");
@@ -176,12 +176,12 @@ async fn a_question_beside_a_session_leaves_its_run_alone() {
     let mut chat = gateway.chat();
     chat.session = Some("s");
     chat.tools = vec![function("look", &["q"])];
-    let told = chat.say("go").await;
+    let told = chat.prompt("go").await;
     let mut title = gateway.chat();
     title.session = Some("s");
     title.messages[0] = json!({"role": "system", "content": "Give it a title."});
     title.tools = vec![function("look", &["q"])];
-    title.say("go").await;
+    title.prompt("go").await;
     chat.result(&told.calls[0], "42");
     assert_eq!(chat.turn().await.text, "Done.");
     let recording = simulator.recording().await;
@@ -203,8 +203,8 @@ async fn a_message_instead_of_a_result_belongs_to_the_same_conversation() {
     let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
     chat.tools = vec![function("look", &["asked"])];
-    assert_eq!(chat.say("go").await.finish, "tool_calls");
-    let told = chat.say("never mind").await;
+    assert_eq!(chat.prompt("go").await.finish, "tool_calls");
+    let told = chat.prompt("never mind").await;
     assert_eq!((told.finish.as_str(), told.error), ("stop", Json::Null));
     let recording = simulator.recording().await;
     let requests = recording.client("runRequest");
@@ -235,13 +235,13 @@ async fn a_named_session_continues_on_another_gateway() {
     let mut gateway = GatewayProcess::start(&simulator, &state);
     let mut chat = gateway.chat();
     chat.session = Some("s");
-    chat.say("go").await;
+    chat.prompt("go").await;
     assert!(gateway.end().success());
     let gateway = GatewayProcess::start(&simulator, &state);
     let mut again = gateway.chat();
     again.session = Some("s");
     again.messages = chat.messages;
-    assert_eq!(again.say("and on").await.text, "Two.");
+    assert_eq!(again.prompt("and on").await.text, "Two.");
     simulator
         .recording()
         .await
@@ -276,7 +276,7 @@ async fn cursors_own_tools_are_executed_by_the_client_or_refused() {
     let mut chat = gateway.chat();
     // `read` matches Cursor's tool; `bash` has the name but not the arguments.
     chat.tools = vec![function("read", &["path"]), function("bash", &["script"])];
-    let told = chat.say("go").await;
+    let told = chat.prompt("go").await;
     assert_eq!(told.finish, "tool_calls", "{told:?}");
     let called = json!({"name": "read", "arguments": r#"{"path":"/w/a.txt"}"#});
     assert_eq!(told.calls[0]["function"], called);

@@ -56,7 +56,7 @@ esac
             .to_owned(),
     ];
     let simulator = runs(&[steps.join(", ")]);
-    let taken = talk(&simulator, &sdk, &[]).say("go");
+    let taken = talk(&simulator, &sdk, &[]).prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     simulator.recorded().assert_played(&["completed"]);
     for ran in ["log-behind", "in-claude"] {
@@ -191,7 +191,7 @@ fn hooks_are_asked_about_what_is_done() {
         ),
     ];
     let simulator = runs(&[steps.join(", ")]);
-    let taken = talk(&simulator, &sdk, &[]).say("go");
+    let taken = talk(&simulator, &sdk, &[]).prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);

@@ -8,7 +8,7 @@ use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{TRANSPORTS, Transport};
 
 fn one_call(talk: &mut RpcSession) -> ToolCall {
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.stop, "toolUse", "{taken:?}");
     assert_eq!(taken.calls.len(), 1, "{taken:?}");
     taken.calls[0].clone()
@@ -71,7 +71,7 @@ fn parallel_calls_are_offered_together_and_answered_in_any_order() {
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("a"), tool("b"), tool("c")];
-    let mut taken = talk.say("go");
+    let mut taken = talk.prompt("go");
     let mut offered: Vec<ToolCall> = Vec::new();
     // Calls that did not arrive in time are offered in the next turn; none is lost.
     while taken.stop == "toolUse" {
@@ -101,16 +101,16 @@ fn short_prompts_get_tools_and_an_error_is_not_model_text() {
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
     for words in ["hi", "thanks!", "ok"] {
-        assert_eq!(talk.say(words).text, "Hi.");
+        assert_eq!(talk.prompt(words).text, "Hi.");
     }
-    let taken = talk.say("bye");
+    let taken = talk.prompt("bye");
     assert_eq!(
         (taken.stop.as_str(), taken.text.as_str()),
         ("error", "Half. ")
     );
     assert!(taken.error.contains("no more"), "{taken:?}");
     // A conversation that the server refused is not reused, because it may be the cause.
-    assert_eq!(talk.say("hello?").text, "Hi.");
+    assert_eq!(talk.prompt("hello?").text, "Hi.");
     let recording = simulator.recorded();
     let requests = recording.client("runRequest");
     for request in &requests {
@@ -202,7 +202,7 @@ fn missing_results_are_requested_again() {
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("a"), tool("b")];
-    let mut taken = talk.say("go");
+    let mut taken = talk.prompt("go");
     let first = taken.calls[0].clone();
     if taken.calls.len() == 1 {
         // The second call had not arrived yet: it is offered when the first is answered.
@@ -290,7 +290,7 @@ fn images_are_injected_with_their_message() {
         .text("Looking.")
         .then(heard("like this"))
         .then(calls("look", "{}", "", &text("42")))
-        .then(heard("or that\\n[image attached]"))
+        .then(heard("or that\n[image attached]"))
         .text("Seen.")
         .then(END)
         .build();
@@ -301,7 +301,7 @@ fn images_are_injected_with_their_message() {
     let turn = talk.begin();
     let mut said = TurnOutcome::default();
     while said.text.is_empty() {
-        said.hear(&talk.host.hear());
+        said.receive(&talk.host.receive());
     }
     let mut inject = |data: &str| {
         let image = json!({"data": data, "mimeType": "image/png"});
@@ -334,16 +334,25 @@ const DOT: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+
 #[test]
 fn a_message_the_run_rejects_is_sent_in_the_next() {
     for report in [
-        "queuedForNextTurn = {}",
-        r#"rejected = { reason = "no" }"#,
-        "cancelled = {}",
+        json!({"queuedForNextTurn": {}}),
+        json!({"rejected": {"reason": "no"}}),
+        json!({"cancelled": {}}),
     ] {
-        let first = format!(
-            r#"{}, {{ checkpoint = "auto" }}, {{ expect_client = {{ conversationAction = {{ injectContextAction = {{}} }} }}, capture = {{ I = "/conversationAction/injectContextAction/injectionId" }} }},
-            {{ update = {{ contextInjectionState = {{ injectionId = "$I", state = {{ {report} }} }} }} }},
-            {{ expect_client = {{ conversationAction = {{ cancelAction = {{}} }} }} }}, {{ checkpoint = "auto" }}, {{ expect_cancel = true }}"#,
-            calls("look", "{}", "", &text("42"))
-        );
+        let action = "/conversationAction/injectContextAction";
+        let first = Steps::new()
+            .then(calls("look", "{}", "", &text("42")))
+            .checkpoint()
+            .step(json!({
+                "expect_client": {"conversationAction": {"injectContextAction": {}}},
+                "capture": {"I": format!("{action}/injectionId")},
+            }))
+            .step(json!({
+                "update": {"contextInjectionState": {"injectionId": "$I", "state": report}},
+            }))
+            .step(json!({"expect_client": {"conversationAction": {"cancelAction": {}}}}))
+            .checkpoint()
+            .step(json!({"expect_cancel": true}))
+            .build();
         let second = Steps::new()
             .expect_state("last checkpoint")
             .step(json!({
@@ -396,7 +405,7 @@ fn a_message_instead_of_a_result_ends_the_call_and_is_delivered() {
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("slow")];
     one_call(&mut talk);
-    let taken = talk.say("stop that");
+    let taken = talk.prompt("stop that");
     assert_eq!(
         (taken.stop.as_str(), taken.text.as_str()),
         ("stop", "stopped"),
@@ -425,7 +434,7 @@ fn a_cancelled_pause_keeps_the_conversation() {
     assert_eq!(talk.finish(&turn).stop, "toolUse");
     let answer = talk.host.call("turn/cancel", json!({"turnId": turn}));
     assert_eq!(answer["result"]["found"], true);
-    let taken = talk.say("again");
+    let taken = talk.prompt("again");
     assert_eq!(
         (taken.stop.as_str(), taken.text.as_str()),
         ("stop", "still here"),
@@ -461,17 +470,17 @@ fn a_host_with_hands_of_its_own_answers_within_the_turn() {
     let turn = talk.begin();
     let mut taken = TurnOutcome::default();
     loop {
-        let message = talk.host.hear();
+        let message = talk.host.receive();
         if message["method"] == "tool/call" {
             assert_eq!(message["params"]["name"], "look");
             let answer = json!({"content": [{"type": "text", "text": "42"}]});
             talk.host
-                .say(&json!({"jsonrpc": "2.0", "id": message["id"], "result": answer}));
+                .send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": answer}));
         } else if message["id"] == turn.as_str() {
             assert_eq!(message["result"]["stopReason"], "stop");
             break;
         } else {
-            taken.hear(&message);
+            taken.receive(&message);
         }
     }
     assert_eq!(
@@ -490,7 +499,7 @@ fn a_schema_cursor_would_refuse_is_simplified_and_reported() {
     odd["parameters"]["properties"]["x"] =
         json!({"oneOf": [{"type": "string"}, {"type": "number"}]});
     talk.tools = vec![odd];
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.notices.len(), 1, "{taken:?}");
     assert!(taken.notices[0].contains("odd"));
     let recording = simulator.recorded();
@@ -537,6 +546,6 @@ fn a_question_of_cursors_own_reaches_the_user() {
     let rejected = steps(json!({"rejected": {}}));
     let simulator = playing(Transport::H2c, &rejected);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
-    assert_eq!(talk.say("go").text, "Pears it is.");
+    assert_eq!(talk.prompt("go").text, "Pears it is.");
     simulator.recorded().assert_played(&["completed"]);
 }

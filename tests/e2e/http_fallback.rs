@@ -50,7 +50,7 @@ async fn a_stumble_over_http2_does_not_leave_it() {
             let simulator = serving(transport, &[(RUN, &first), NO_RUN_SSE], HELLO);
             let mut ours = RunClient::new(&simulator, transport);
             for _ in 0..3 {
-                let told = ours.say("go").await;
+                let told = ours.prompt("go").await;
                 assert_eq!(
                     told.ended.outcome,
                     Outcome::Finished,
@@ -68,7 +68,7 @@ async fn a_reset_does_not_lead_to_http1_where_that_is() {
     let fate = "reset = \"internal_error\"\ntimes = 1";
     let simulator = serving(Transport::Tls, &[(RUN, fate)], HELLO);
     let mut ours = RunClient::new(&simulator, Transport::Tls);
-    ours.say("go").await.finished("Hello.");
+    ours.prompt("go").await.finished("Hello.");
     let recording = simulator.recording().await;
     assert_eq!(recording.requests(RUN_SSE).len(), 0);
 }
@@ -82,7 +82,7 @@ async fn a_plain_server_without_runs_over_http1_is_asked_over_http2() {
         let simulator = serving(Transport::Http1, &fates, HELLO);
         let mut ours = RunClient::new(&simulator, Transport::H2c);
         for _ in 0..2 {
-            let told = ours.say("go").await;
+            let told = ours.prompt("go").await;
             told.finished("Hello.");
             assert_eq!(retries(&told), 0);
         }
@@ -98,7 +98,7 @@ async fn advice_that_never_comes_costs_the_impatient_no_run() {
     let simulator = serving(Transport::Http1, &fates, HELLO);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
     ours.timing.patience.first = Some(Duration::from_millis(2500));
-    ours.say("go").await.finished("Hello.");
+    ours.prompt("go").await.finished("Hello.");
     let recording = simulator.recording().await;
     assert_eq!(recording.requests(SERVER_CONFIG).len(), 1);
 }
@@ -109,7 +109,7 @@ async fn a_refused_stream_moves_on_at_once() {
     let fate = "reset = \"refused_stream\"\ntimes = 2";
     let simulator = serving(Transport::H2c, &[(RUN, fate)], HELLO);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
-    let told = ours.say("go").await;
+    let told = ours.prompt("go").await;
     told.finished("Hello.");
     assert_eq!((told.ended.attempts, retries(&told)), (3, 0));
 }
@@ -122,7 +122,9 @@ async fn a_lost_append_is_sent_again() {
         for after in [0, 1] {
             let fate = format!("{fate}\nafter = {after}\ntimes = 2");
             let simulator = serving(Transport::Http1, &[(APPEND, &fate)], &steps);
-            let told = RunClient::new(&simulator, Transport::Http1).say("go").await;
+            let told = RunClient::new(&simulator, Transport::Http1)
+                .prompt("go")
+                .await;
             told.finished("Hello.");
             assert_eq!(told.ended.attempts, 1, "{fate}");
             simulator.recording().await.assert_played(&["completed"]);
@@ -138,7 +140,7 @@ body = { code = "invalid_argument", message = "no" }"#;
     let simulator = serving(Transport::Http1, &[(APPEND, fate)], HELLO);
     let mut ours = RunClient::new(&simulator, Transport::Http1);
     ours.policy.server = 0;
-    assert_eq!(ours.say("go").await.failure(), "[invalid_argument] no");
+    assert_eq!(ours.prompt("go").await.failure(), "[invalid_argument] no");
     assert_eq!(simulator.recording().await.requests(APPEND).len(), 1);
 }
 
@@ -151,7 +153,9 @@ async fn answers_do_not_wait_for_the_first_append() {
         .build();
     let fate = "late_ms = 25000\ntimes = 1";
     let simulator = serving(Transport::Http1, &[(APPEND, fate)], &steps);
-    let told = RunClient::new(&simulator, Transport::Http1).say("go").await;
+    let told = RunClient::new(&simulator, Transport::Http1)
+        .prompt("go")
+        .await;
     told.finished("Hello.");
     simulator.recording().await.assert_played(&["completed"]);
 }

@@ -34,7 +34,7 @@ fn host(simulator: &Simulator, env: &[(&str, &str)]) -> SidecarProcess {
 /// Returns the next call the host is asked to execute.
 fn called(talk: &mut RpcSession) -> Json {
     loop {
-        let message = talk.host.hear();
+        let message = talk.host.receive();
         if message["method"] == "tool/call" {
             return message;
         }
@@ -44,7 +44,7 @@ fn called(talk: &mut RpcSession) -> Json {
 fn answer(talk: &mut RpcSession, call: &Json, text: &str) {
     let result = json!({"content": [{"type": "text", "text": text}]});
     let answer = json!({"jsonrpc": "2.0", "id": call["id"], "result": result});
-    talk.host.say(&answer);
+    talk.host.send(&answer);
 }
 
 #[test]
@@ -99,11 +99,11 @@ fn errors_of_the_host_are_failures_of_the_tool() {
     let error = json!({"code": -32000, "message": "it broke"});
     let id = &call["id"];
     talk.host
-        .say(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
+        .send(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
     let call = called(&mut talk);
     let id = &call["id"];
     talk.host
-        .say(&json!({"jsonrpc": "2.0", "id": id, "result": "what?"}));
+        .send(&json!({"jsonrpc": "2.0", "id": id, "result": "what?"}));
     assert_eq!(talk.finish(&turn).text, "Done.");
     simulator.recorded().assert_played(&["completed"]);
 }
@@ -124,10 +124,10 @@ fn a_call_of_a_turn_that_is_stopped_is_taken_back() {
     let call = called(&mut talk);
     let cancel = json!({"jsonrpc": "2.0", "id": "cancel", "method": "turn/cancel",
                         "params": {"turnId": turn}});
-    talk.host.say(&cancel);
+    talk.host.send(&cancel);
     let (mut taken_back, mut stop) = (false, Json::Null);
     while !taken_back || stop.is_null() {
-        let message = talk.host.hear();
+        let message = talk.host.receive();
         taken_back |=
             message["method"] == "$/cancelRequest" && message["params"]["id"] == call["id"];
         if message["id"] == turn.as_str() {
@@ -246,7 +246,7 @@ fn a_call_of_a_killed_sidecar_is_not_made_twice_unasked() {
     let first = script(&[&broken_off(read)]);
     let mut talk = kept(&first, &env);
     begun(&mut talk);
-    while talk.host.hear()["params"]["events"][0]["text"] != "Read." {}
+    while talk.host.receive()["params"]["events"][0]["text"] != "Read." {}
     talk.host.kill();
     let again = Steps::new()
         .then(asked("a", TOLD))

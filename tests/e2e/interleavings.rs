@@ -9,9 +9,11 @@ use cursor_sim::{FrameEntry, Recording, Side, VerdictOutcome};
 use proptest::prelude::*;
 
 use crate::soak::unheard;
+use serde_json::json;
 use test_support::in_process::{
     CancelAfter, END, InProcessSession, InProcessTurn, ToolExecution, opened, simulating_runs,
 };
+use test_support::scenario::{Steps, inline};
 
 /// Expects a history in the run request.
 const RECALL: &str = r#"{ expect_history = { "$any" = true } }"#;
@@ -135,7 +137,7 @@ impl Plot {
                 steps.push(r#"{ checkpoint = "auto" }"#.into());
             }
             if round.awaited {
-                steps.push(format!("{{ await = {names:?}, timeout_ms = 9000000 }}"));
+                steps.push(inline(&json!({"await": names, "timeout_ms": 9_000_000})));
             }
         }
         steps.push(match self.close {
@@ -145,7 +147,8 @@ impl Plot {
                     .filter(|(_, round)| !round.awaited)
                     .flat_map(|(n, round)| (0..round.calls).map(move |call| format!("c{n}-{call}")))
                     .collect();
-                format!("{{ await = {late:?}, timeout_ms = 9000000 }}, {END}")
+                let waits = inline(&json!({"await": late, "timeout_ms": 9_000_000}));
+                format!("{waits}, {END}")
             }
             Close::Cut => "{ cut = true }".into(),
             Close::HalfClosed => "{ half_close = true }".into(),
@@ -378,7 +381,8 @@ proptest! {
             .unwrap();
         runtime.block_on(async {
             let mut runs: Vec<String> = plots.iter().enumerate().map(|(n, plot)| plot.run(n)).collect();
-            runs.push(format!(r#"steps = [ {RECALL}, {{ text = "Done." }}, {END} ]"#));
+            let last = Steps::new().then(RECALL).text("Done.").then(END).build();
+            runs.push(format!("steps = [ {last} ]"));
             // Runs are counted over all conversations, so that a history rebuilt in a new
             // conversation continues with the next plot.
             let (sim, backend) = simulating_runs(&runs, "attempts = \"all\"\n").await;

@@ -76,7 +76,7 @@ fn a_mistake_is_reported_once() {
     let mut talk = RpcSession::new(&simulator, "s", &WRONG);
     let mut notices = Vec::new();
     for words in ["@hello there", "@hello again"] {
-        notices.extend(talk.say(words).notices);
+        notices.extend(talk.prompt(words).notices);
     }
     let report = talk.host.call("diagnostics/report", json!({}));
     let warnings = report["result"]["warnings"].as_array().unwrap();

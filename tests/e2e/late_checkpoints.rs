@@ -80,7 +80,7 @@ fn a_result_a_late_state_does_not_know_is_given_again_and_not_asked_for() {
                 .build();
             let simulator = script(&[&first, &second]);
             let mut talk = guest(&simulator, &[]);
-            let taken = talk.say("go");
+            let taken = talk.prompt("go");
             let call = called(&taken);
             result(&mut talk, &call, "found 41");
             let taken = talk.turn();
@@ -115,7 +115,7 @@ fn a_late_state_on_disk_is_sent_everything_it_lacks() {
     let state = tempfile::tempdir().unwrap();
     let env = [("PI_CURSOR_STATE_DIR", state.path().to_str().unwrap())];
     let mut talk = guest(&simulator, &env);
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     let call = called(&taken);
     result(&mut talk, &call, "found 41");
     let taken = talk.turn();
@@ -149,7 +149,7 @@ fn a_call_by_the_same_name_is_answered_from_the_record() {
         .build();
     let simulator = script(&[&first, &second]);
     let mut talk = guest(&simulator, &[]);
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     let call = called(&taken);
     result(&mut talk, &call, "found 41");
     let taken = talk.turn();
@@ -172,12 +172,12 @@ fn a_result_that_is_not_requested_again_is_sent_in_the_next_turn() {
     let second = Steps::new().text("Well.").then(END).build();
     let simulator = script(&[&first, &second]);
     let mut talk = guest(&simulator, &[]);
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     let call = called(&taken);
     result(&mut talk, &call, "found 41");
     assert_eq!(talk.turn().text, "Well.");
     // In a new conversation, which plays the scenario from its start.
-    called(&talk.say("next"));
+    called(&talk.prompt("next"));
     let recording = simulator.recorded();
     let requests = recording.client("runRequest");
     let runs: Vec<&Json> = (requests.iter().map(|sent| &sent["runRequest"])).collect();
@@ -204,6 +204,6 @@ async fn text_a_late_state_lacks_is_shown_once() {
         .build();
     let simulator = script(&[&first, &again]);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
-    let told = ours.say("go").await;
+    let told = ours.prompt("go").await;
     told.finished("One and two and three and four and five");
 }

@@ -36,7 +36,7 @@ fn a_login_gives_a_key_that_turns_use() {
     let problem = before["result"]["problem"].as_str().unwrap();
     assert!(problem.starts_with("no Cursor API key"), "{before}");
     assert_eq!(before["result"].get("keySource"), None);
-    assert_eq!(talk.say("hello").stop, "error");
+    assert_eq!(talk.prompt("hello").stop, "error");
 
     let begun = talk.host.call("login/start", json!({}))["result"].clone();
     let page = begun["url"].as_str().unwrap();
@@ -68,7 +68,7 @@ fn a_login_gives_a_key_that_turns_use() {
         .host
         .call("account/status", json!({"apiKey": "invalid"}));
     assert_eq!(given["result"]["keySource"], "host", "{given}");
-    let taken = talk.say("hello again");
+    let taken = talk.prompt("hello again");
     assert_eq!((taken.stop.as_str(), taken.error.as_str()), ("stop", ""));
 
     let recording = simulator.recorded();

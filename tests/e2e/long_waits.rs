@@ -61,7 +61,7 @@ async fn a_tool_may_take_half_an_hour() {
     let folder = tempfile::tempdir().unwrap();
     let store = (Store::at(folder.path()), "s".to_owned());
     let mut guest = InProcessSession::new(&backend, Some(store));
-    let taken = guest.say("go").await;
+    let taken = guest.prompt("go").await;
     assert_eq!(
         (taken.stop, taken.calls.len(), taken.text.as_str()),
         (Stop::ToolUse, 1, "Looking. ")
@@ -94,7 +94,7 @@ async fn a_call_has_a_deadline() {
     let (sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.call_deadline = Duration::from_secs(60);
-    let taken = guest.say("go").await;
+    let taken = guest.prompt("go").await;
     assert_eq!(taken.stop, Stop::ToolUse);
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(55)).await;
@@ -127,7 +127,7 @@ async fn a_run_does_not_wait_for_ever() {
     let (sim, backend) = simulating(&[first, second]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.park = Duration::from_secs(60);
-    let taken = guest.say("go").await;
+    let taken = guest.prompt("go").await;
     assert_eq!(taken.stop, Stop::ToolUse);
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(55)).await;
@@ -168,7 +168,7 @@ async fn a_message_is_not_lost_with_a_run_that_waited_too_long() {
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.park = Duration::from_secs(60);
     guest.interjection = Some("hurry".into());
-    let taken = guest.say("go").await;
+    let taken = guest.prompt("go").await;
     assert_eq!(taken.stop, Stop::ToolUse);
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(70)).await;
@@ -207,7 +207,7 @@ async fn a_connection_lost_in_a_pause_costs_no_result() {
         .build();
     let (sim, backend) = simulating(&[first, second]).await;
     let mut guest = InProcessSession::new(&backend, None);
-    let taken = guest.say("go").await;
+    let taken = guest.prompt("go").await;
     assert_eq!((taken.stop, taken.calls.len()), (Stop::ToolUse, 1));
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(120)).await;
@@ -247,9 +247,9 @@ async fn heard_in_a_long_pause(before: &str, after: &str) {
     for _ in 0..4 {
         let (sim, backend) = simulating(&[steps.clone(), second.clone()]).await;
         let mut guest = InProcessSession::new(&backend, None);
-        let taken = guest.say("go").await;
+        let taken = guest.prompt("go").await;
         guest.result(&taken.calls[0], "42");
-        let taken = guest.say("hurry").await;
+        let taken = guest.prompt("hurry").await;
         assert_eq!((taken.stop, taken.calls.len()), (Stop::ToolUse, 1));
         tokio::time::pause();
         tokio::time::sleep(Duration::from_secs(17)).await;

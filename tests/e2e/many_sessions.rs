@@ -35,18 +35,18 @@ fn all_at_once(talk: &mut RpcSession, turns: &[(String, Vec<Json>)]) -> Vec<Turn
         let mut params = talk.params();
         params["turnId"] = json!(format!("{}-{at}", params["turnId"].as_str().unwrap()));
         talk.host
-            .say(&json!({"jsonrpc": "2.0", "id": at, "method": "turn/start", "params": params}));
+            .send(&json!({"jsonrpc": "2.0", "id": at, "method": "turn/start", "params": params}));
     }
     let mut left = turns.len();
     while left > 0 {
-        let message = talk.host.hear();
+        let message = talk.host.receive();
         if let Some(at) = message["id"].as_u64() {
             let taken = &mut taken[at as usize];
             taken.stop = message["result"]["stopReason"].as_str().unwrap().into();
             left -= 1;
         } else if let Some(turn) = message["params"]["turnId"].as_str() {
             let at: usize = turn.rsplit('-').next().unwrap().parse().unwrap();
-            taken[at].hear(&message);
+            taken[at].receive(&message);
         }
     }
     taken
@@ -207,20 +207,20 @@ fn turns_of_a_session_are_taken_one_after_the_other() {
     let one = talk.begin();
     let mut taken = TurnOutcome::default();
     while taken.text.is_empty() {
-        taken.hear(&talk.host.hear());
+        taken.receive(&talk.host.receive());
     }
     talk.user("two");
     let two = talk.begin();
     // The report is answered at once and after `turn/start`, so the second turn is waiting by now.
     let report =
         json!({"jsonrpc": "2.0", "id": "report", "method": "diagnostics/report", "params": {}});
-    talk.host.say(&report);
-    while talk.host.hear()["id"] != "report" {}
+    talk.host.send(&report);
+    while talk.host.receive()["id"] != "report" {}
     std::fs::write(&taken_in, "").unwrap();
     let mut answered = Vec::new();
     while answered.len() < 2 {
-        let message = talk.host.hear();
-        taken.hear(&message);
+        let message = talk.host.receive();
+        taken.receive(&message);
         answered.extend(message["id"].as_str().map(str::to_owned));
     }
     assert_eq!(

@@ -82,14 +82,14 @@ impl Desk {
         let content = json!({"content": [{"type": "text", "text": text}],
                              "structuredContent": {"said": text}});
         let answer = json!({"jsonrpc": "2.0", "id": call["id"], "result": content});
-        self.talk.host.say(&answer);
+        self.talk.host.send(&answer);
     }
 
     /// Executes calls by echoing their `q`, up to the one whose `q` is `last`; returns their
     /// number.
     pub fn work(&mut self) -> usize {
         for done in 1.. {
-            let call = self.talk.host.hear();
+            let call = self.talk.host.receive();
             assert_eq!(call["method"], "tool/call", "{call}");
             assert_eq!(call["params"]["name"], "look");
             let q = call["params"]["arguments"]["q"]
@@ -129,7 +129,7 @@ fn begin(talk: &mut RpcSession) -> (String, Json, Place) {
     talk.user("go");
     let turn = talk.begin();
     let first = loop {
-        let message = talk.host.hear();
+        let message = talk.host.receive();
         if message["method"] == "tool/call" {
             break message;
         }
@@ -280,7 +280,7 @@ fn the_official_client_lists_and_calls() {
     // They were sent concurrently, so the last need not arrive last.
     let mut done = 0;
     while done < 21 {
-        let call = desk.talk.host.hear();
+        let call = desk.talk.host.receive();
         let q = call["params"]["arguments"]["q"]
             .as_str()
             .unwrap()
@@ -352,7 +352,7 @@ fn a_caller_that_waits_when_the_run_ends_gets_an_error() {
     let mut desk = Desk::open();
     let at = desk.at.clone();
     let outside = beside(async move { client(&at).await.call_tool(look("x")).await });
-    let call = desk.talk.host.hear();
+    let call = desk.talk.host.receive();
     assert_eq!(call["params"]["arguments"]["q"], "x");
     desk.finish();
     let error = outside.join().unwrap().unwrap_err();
@@ -370,7 +370,7 @@ fn a_parked_run_offers_the_calls_with_the_next_turn() {
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
-    let mut taken = talk.say("go");
+    let mut taken = talk.prompt("go");
     let first = taken.calls[0].clone();
     let told = endpoint(&mut talk);
     let at = Place {

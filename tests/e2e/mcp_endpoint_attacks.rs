@@ -347,7 +347,7 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
         .build();
     let (_sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
-    let taken = guest.say("go").await;
+    let taken = guest.prompt("go").await;
     assert_eq!(taken.stop, Stop::ToolUse);
     let server = Server::default();
     let gate = guest.session.gate().unwrap();
@@ -428,10 +428,10 @@ fn a_withdrawn_call_is_not_answered() {
         };
         tokio::join!(ask(1), ask(2), taking_back)
     });
-    let mut calls = [desk.talk.host.hear(), desk.talk.host.hear()];
+    let mut calls = [desk.talk.host.receive(), desk.talk.host.receive()];
     calls.sort_by_key(|call| call["params"]["arguments"]["q"].to_string());
     both_there.send(()).unwrap();
-    let cancel = desk.talk.host.hear();
+    let cancel = desk.talk.host.receive();
     assert_eq!(cancel["method"], "$/cancelRequest", "{cancel}");
     assert_eq!(cancel["params"]["id"], calls[0]["id"]);
     desk.answer(&calls[0], "late");

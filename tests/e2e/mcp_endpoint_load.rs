@@ -151,7 +151,7 @@ fn ten_thousand_calls_wait_at_once_and_are_all_answered() {
         until(|| (told(&read()).count() >= past + count).then_some(()));
         let mut asked = vec![0; count];
         for _ in 0..count {
-            let call = desk.talk.host.hear();
+            let call = desk.talk.host.receive();
             assert_eq!(call["method"], "tool/call", "{call}");
             let q = call["params"]["arguments"]["q"]
                 .as_str()

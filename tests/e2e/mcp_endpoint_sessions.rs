@@ -151,7 +151,7 @@ fn a_client_that_hangs_up_has_given_its_call_up() {
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
-    let mut taken = talk.say("go");
+    let mut taken = talk.prompt("go");
     let first = taken.calls[0].clone();
     let told = endpoint(&mut talk);
     let plain = Plain::new(&Place {
@@ -219,10 +219,10 @@ fn a_host_with_hands_of_its_own_hears_that_a_caller_has_left() {
         assert_eq!(answer.status(), 202);
     });
     for q in ["1", "2"] {
-        let call = desk.talk.host.hear();
+        let call = desk.talk.host.receive();
         assert_eq!(call["params"]["arguments"]["q"], q, "{call}");
         next.send(()).unwrap();
-        let cancel = desk.talk.host.hear();
+        let cancel = desk.talk.host.receive();
         assert_eq!(cancel["method"], "$/cancelRequest", "{cancel}");
         assert_eq!(cancel["params"]["id"], call["id"]);
         let _ = next.send(()); // nobody waits for the second

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use test_support::official_client::{McpHttpServer, OfficialClient};
 use test_support::root;
-use test_support::scenario::{CONTEXT, call, exec, inline, runs, said, value};
+use test_support::scenario::{CONTEXT, call, exec, inline, runs, text, value};
 use test_support::workspace::{talk, write};
 
 #[test]
@@ -18,13 +18,13 @@ fn a_long_answer_is_an_error_at_once_and_a_flood_of_changes_costs_nothing() {
     let steps = [
         CONTEXT.to_owned(),
         call("giant", "giant", "{}", refused),
-        call("giant", "flood", "{}", &said("flooded")),
-        call("giant", "few", "{}", &said("few")),
+        call("giant", "flood", "{}", &text("flooded")),
+        call("giant", "few", "{}", &text("few")),
     ];
     let simulator = runs(&[steps.join(", ")]);
     let env = [("PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS", "60")];
     let mut talk = talk(&simulator, &sdk, &env);
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     simulator.recorded().assert_played(&["completed"]);
     if let Some(peak) = talk.host.peak_kib() {
@@ -79,7 +79,7 @@ fn one_command_too_many_is_refused() {
         r#"{ error = { error = { "$contains" = "64 commands are being executed, which is the limit" } } }"#,
     ));
     let simulator = runs(&[steps.join(", ")]);
-    let taken = talk(&simulator, &sdk, &[]).say("go");
+    let taken = talk(&simulator, &sdk, &[]).prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     simulator.recorded().assert_played(&["completed"]);
 }

@@ -48,7 +48,7 @@ fn an_mcp_call_ends_when_cursor_cancels_it() {
     ];
     let simulator = runs(&[steps.join(", ")]);
     let env = [("PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS", "60")];
-    let taken = talk(&simulator, &sdk, &env).say("go");
+    let taken = talk(&simulator, &sdk, &env).prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     simulator.recorded().assert_played(&["completed"]);
 }
@@ -77,7 +77,7 @@ fn a_resource_is_saved_inside_the_workspace() {
         saved(".cursorignore", &refused("permissions configuration")),
     ];
     let simulator = runs(&[steps.join(", ")]);
-    let taken = talk(&simulator, &sdk, &[]).say("go");
+    let taken = talk(&simulator, &sdk, &[]).prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     simulator.recorded().assert_played(&["completed"]);
     for name in ["new/one.txt", "a.txt"] {
@@ -90,7 +90,7 @@ fn a_resource_is_saved_inside_the_workspace() {
     let steps = saved("two.txt", &refused("does not save"));
     let simulator = runs(&[steps]);
     let env = [("PI_CURSOR_NATIVE_TOOLS_DENY", "write")];
-    assert_eq!(talk(&simulator, &sdk, &env).say("go").stop, "stop");
+    assert_eq!(talk(&simulator, &sdk, &env).prompt("go").stop, "stop");
     simulator.recorded().assert_played(&["completed"]);
     assert!(!sdk.workspace.join("two.txt").exists());
 }

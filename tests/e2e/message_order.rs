@@ -54,7 +54,7 @@ fn a_cancel_reaches_the_turn_requested_before_it() {
         talk.session = format!("s{round}");
         let params = talk.params();
         let cancel = json!({"turnId": params["turnId"]});
-        talk.host.say_all(&[
+        talk.host.send_all(&[
             request("start", "turn/start", &params),
             request("cancel", "turn/cancel", &cancel),
         ]);
@@ -84,7 +84,7 @@ fn a_message_reaches_the_turn_requested_before_it() {
         talk.session = format!("s{round}");
         let params = talk.params();
         let words = json!({"turnId": params["turnId"], "text": "hurry"});
-        talk.host.say_all(&[
+        talk.host.send_all(&[
             request("start", "turn/start", &params),
             request("words", "turn/inject", &words),
         ]);
@@ -102,7 +102,7 @@ fn a_message_of_a_turn_that_fails_is_sent_in_the_next() {
     let mut params = talk.params();
     params["model"]["id"] = json!("no-such-model");
     let words = json!({"turnId": params["turnId"], "text": "hurry"});
-    talk.host.say_all(&[
+    talk.host.send_all(&[
         request("start", "turn/start", &params),
         request("words", "turn/inject", &words),
     ]);
@@ -136,7 +136,7 @@ fn what_is_forgotten_stays_between_two_turns() {
         talk.user("two");
         let two = talk.params();
         let session = json!({"sessionId": talk.session});
-        talk.host.say_all(&[
+        talk.host.send_all(&[
             request("one", "turn/start", &one),
             request("forget", "session/invalidate", &session),
             request("two", "turn/start", &two),
@@ -168,7 +168,7 @@ fn what_is_forgotten_on_disk_is_forgotten_before_the_next_turn() {
     let env = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
     for round in 0..3 {
         let mut talk = RpcSession::new(&simulator, &format!("s{round}"), &env);
-        talk.say("one");
+        talk.prompt("one");
         talk.user("two");
         let mut talk = {
             let moved = talk.moved_to(&simulator, &env);
@@ -177,7 +177,7 @@ fn what_is_forgotten_on_disk_is_forgotten_before_the_next_turn() {
         };
         let two = talk.params();
         let session = json!({"sessionId": talk.session});
-        talk.host.say_all(&[
+        talk.host.send_all(&[
             request("forget", "session/invalidate", &session),
             request("two", "turn/start", &two),
         ]);

@@ -113,9 +113,9 @@ fn turn(host: &mut SidecarProcess, model: Json) -> Json {
     let params = json!({"turnId": "t", "sessionId": "s", "workspace": "/workspace",
         "kind": "main", "messages": [{"role": "user", "content": model.to_string(), "timestamp": 1}],
         "model": model});
-    host.say(&json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": params}));
+    host.send(&json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": params}));
     loop {
-        let message = host.hear();
+        let message = host.receive();
         if message["id"] == 7 {
             assert!(message.get("error").is_none(), "{message}");
             return message["result"].clone();

@@ -61,16 +61,16 @@ fn plays(steps: &[String]) -> Simulator {
 fn a_host_that_states_nothing_has_nothing_executed_and_nothing_changed() {
     let sdk = OfficialClient::new();
     let before = std::fs::read(sdk.workspace.join("a.txt")).unwrap();
-    let refused = r#""$contains" = "host""#;
+    let refused = json!({"rejected": {"reason": {"$contains": "host"}}});
     let steps = [
         exec(TOUCH, &rejected("available: read")),
         exec(
             r#"{ writeArgs = { path = "$WS/a.txt", fileText = "changed", toolCallId = "w" } }"#,
-            &format!(r#"{{ writeResult = {{ rejected = {{ reason = {{ {refused} }} }} }} }}"#),
+            &inline(&json!({"writeResult": refused})),
         ),
         exec(
             r#"{ deleteArgs = { path = "$WS/a.txt", toolCallId = "d" } }"#,
-            &format!(r#"{{ deleteResult = {{ rejected = {{ reason = {{ {refused} }} }} }} }}"#),
+            &inline(&json!({"deleteResult": refused})),
         ),
         exec(
             r#"{ backgroundShellSpawnArgs = { command = "touch made", workingDirectory = "$WS", toolCallId = "b" } }"#,
@@ -84,7 +84,7 @@ fn a_host_that_states_nothing_has_nothing_executed_and_nothing_changed() {
     let simulator = plays(&steps);
     let mut talk = talk(&simulator, &sdk, Json::Null, &[]);
     talk.tools = vec![host_tool("read", &["path", "offset", "limit"])];
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.stop, "toolUse", "{taken:?}");
     let call = taken.calls[0].clone();
     assert_eq!(call.name, "read");
@@ -110,7 +110,7 @@ fn asked(steps: &[String], decisions: &[Json]) -> (OfficialClient, Vec<Json>) {
     let mut questions = Vec::new();
     for decision in decisions {
         let question = loop {
-            let message = talk.host.hear();
+            let message = talk.host.receive();
             if message["method"] == "permission/request" {
                 break message;
             }
@@ -120,7 +120,7 @@ fn asked(steps: &[String], decisions: &[Json]) -> (OfficialClient, Vec<Json>) {
             Json::Null => answer["error"] = json!({"code": -32601, "message": "no such method"}),
             decision => answer["result"] = json!({"decision": decision}),
         }
-        talk.host.say(&answer);
+        talk.host.send(&answer);
         questions.push(question["params"].clone());
     }
     assert_eq!(talk.finish(&turn).stop, "stop");
@@ -177,7 +177,7 @@ fn settings_cannot_turn_on_what_the_host_turns_off() {
     let simulator = plays(&[exec(TOUCH, &rejected("does not allow"))]);
     let env = [("PI_CURSOR_NATIVE_TOOLS", "local")];
     let mut talk = talk(&simulator, &sdk, json!({"default": "off"}), &env);
-    assert_eq!(talk.say("go").stop, "stop");
+    assert_eq!(talk.prompt("go").stop, "stop");
     simulator.recorded().assert_played(&["completed"]);
 }
 
@@ -221,7 +221,7 @@ fn switches_count_in_later_turns_of_the_same_run() {
     let mut talk = talk(&simulator, &sdk, stated, &[]);
     let look = host_tool("look", &[]);
     talk.tools = vec![look.clone(), host_tool("bash", &["command", "timeout"])];
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     let call = taken.calls[0].clone();
     talk.tools = vec![look];
     talk.result(&call, json!([{"type": "text", "text": "seen"}]));

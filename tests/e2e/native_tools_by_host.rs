@@ -93,7 +93,7 @@ fn left_to_the_host_each_of_cursors_tools_is_the_hosts_own() {
         ),
         ("bash", json!({"command": "ls x"}), "x\n", false),
     ];
-    let mut taken = talk.say("go");
+    let mut taken = talk.prompt("go");
     for (tool, arguments, text, failed) in answers {
         assert_eq!(taken.stop, "toolUse", "{taken:?}");
         let [call] = &taken.calls[..] else {
@@ -129,7 +129,7 @@ fn without_the_bridge_the_host_does_what_cursors_tools_ask_for() {
     ];
     let mut talk = talk(&simulator, &sdk, &off);
     talk.tools = vec![hosts("read", &["path"]), hosts("look", &["q"])];
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!((taken.stop.as_str(), taken.calls.len()), ("toolUse", 1));
     talk.result(&taken.calls[0], json!([{"type": "text", "text": "one\n"}]));
     assert_eq!(talk.turn().stop, "stop");
@@ -299,7 +299,7 @@ fn what_the_hosts_tools_say_comes_back_typed() {
         hosts("find", &["pattern", "path", "limit"]),
         hosts("ls", &["path", "limit"]),
     ];
-    let mut taken = talk.say("go");
+    let mut taken = talk.prompt("go");
     for Asked {
         call: (tool, arguments),
         said,
@@ -395,7 +395,7 @@ fn a_file_that_was_shown_in_part_is_not_written_whole_later() {
         [("read", "one\ntwo\n"), ("write", "written")],
     ];
     for calls in turns {
-        let mut taken = talk.say("go");
+        let mut taken = talk.prompt("go");
         for (tool, text) in calls {
             let [call] = &taken.calls[..] else {
                 panic!("no {tool} but {taken:?}");
@@ -440,7 +440,7 @@ fn each_tool_goes_to_whom_the_settings_say() {
         hosts("read", &["path", "offset", "limit"]),
         hosts("bash", &["command", "timeout"]),
     ];
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     let [call] = &taken.calls[..] else {
         panic!("{taken:?}");
     };

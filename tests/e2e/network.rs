@@ -29,7 +29,7 @@ fn a_proxy_sees_nothing_in_clear_text() {
     for transport in [Transport::Http1, Transport::H2c] {
         let simulator = Simulator::start(transport);
         let mut talk = RpcSession::new(&simulator, "s", &env);
-        let taken = talk.say("@hello there");
+        let taken = talk.prompt("@hello there");
         assert_eq!(
             (taken.error.as_str(), taken.text.as_str()),
             ("", "Hello, world!")
@@ -90,7 +90,7 @@ async fn a_self_signed_certificate_that_is_named_is_trusted() {
             options.endpoints.backend = Some(format!("https://localhost:{}", address.port()));
             options.trust.extra = Some(file.clone());
         });
-        let told = ours.say("@hello there").await;
+        let told = ours.prompt("@hello there").await;
         match trusted {
             true => told.finished("Hello, world!"),
             false => assert!(told.failure().contains("TLS with localhost")),

@@ -71,14 +71,14 @@ fn what_changed_since_it_was_accepted_is_not_started() {
         ("PI_CURSOR_STATE_DIR", state),
     ];
     let mut talk = talk(&simulator, &sdk, &env);
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!((taken.stop.as_str(), told(&taken, CHANGED)), ("stop", 0));
     starts(&first);
 
     // As a `git pull` would.
     name_server(&sdk, &second);
     hooks("touch ran; true");
-    let taken = talk.say("on");
+    let taken = talk.prompt("on");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     assert_eq!(told(&taken, CHANGED), 2, "{taken:?}");
     assert_eq!(told(&taken, "/cursor-trust"), 2, "{taken:?}");
@@ -88,7 +88,7 @@ fn what_changed_since_it_was_accepted_is_not_started() {
     let accepted = talk.host.call("session/command", params);
     let message = accepted["result"]["message"].as_str().unwrap();
     assert!(message.starts_with("Accepted .cursor/mcp.json and .cursor/hooks.json"));
-    let taken = talk.say("now");
+    let taken = talk.prompt("now");
     assert_eq!((taken.stop.as_str(), told(&taken, CHANGED)), ("stop", 0));
     starts(&second);
     assert!(sdk.workspace.join("ran").exists());
@@ -100,7 +100,7 @@ fn what_changed_since_it_was_accepted_is_not_started() {
         .env("PI_CURSOR_STATE_DIR", state)
         .status();
     assert!(revoked.unwrap().success());
-    assert_eq!(talk.say("and now").stop, "stop");
+    assert_eq!(talk.prompt("and now").stop, "stop");
     simulator.recorded().assert_played(&["completed"; 4]);
 }
 
@@ -111,7 +111,7 @@ fn say_trusted(talk: &mut RpcSession, text: &str, is_trusted: bool) -> TurnOutco
     params["projectTrusted"] = is_trusted.into();
     let id = params["turnId"].as_str().unwrap().to_owned();
     let request = json!({"jsonrpc": "2.0", "id": id, "method": "turn/start", "params": params});
-    talk.host.say(&request);
+    talk.host.send(&request);
     talk.finish(&id)
 }
 

@@ -23,7 +23,7 @@ fn drift_is_reported_by_the_report_the_command_and_the_doctor() {
         ("PI_CURSOR_STATE_DIR", place),
     ];
     let mut talk = RpcSession::new(&simulator, "s1", &env);
-    assert_eq!(talk.say("go").text, "okok");
+    assert_eq!(talk.prompt("go").text, "okok");
 
     let report = talk.host.call("diagnostics/report", json!({}));
     let counts = json!({
@@ -55,7 +55,7 @@ fn drift_is_reported_by_the_report_the_command_and_the_doctor() {
 
     // The log remains after the sidecar has exited.
     talk.host.call("shutdown", json!(null));
-    talk.host.say(&json!({"jsonrpc": "2.0", "method": "exit"}));
+    talk.host.send(&json!({"jsonrpc": "2.0", "method": "exit"}));
     assert_eq!(talk.host.exits(), Some(0));
     let doctor = |arguments: &[&str]| {
         let output = Command::new(binary())

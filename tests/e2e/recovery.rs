@@ -92,7 +92,7 @@ async fn a_second_loss_and_the_turn_after_it_keep_their_state() {
     guest.result(&b, "it says 42");
     let taken = guest.turn(CancelAfter::Endless).await;
     assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, "Done."));
-    let taken = guest.say("next").await;
+    let taken = guest.prompt("next").await;
     assert_eq!(taken.text, "Still here.");
     played(&sim.recording()).await;
     let requests = requests(&sim);
@@ -126,7 +126,7 @@ async fn an_older_checkpoint_does_not_belong_to_this_pause() {
     let folder = tempfile::tempdir().unwrap();
     let store = (Store::at(folder.path()), "s".to_owned());
     let mut guest = InProcessSession::new(&backend, Some(store));
-    guest.say("hi").await;
+    guest.prompt("hi").await;
     assert_eq!(journal(folder.path())["pause"], Json::Null, "s22");
     let a = call(&mut guest, Some("go")).await;
     let paused = journal(folder.path())["pause"].clone();
@@ -177,7 +177,7 @@ async fn results_on_a_checkpoint_are_named_as_cursor_named_the_calls() {
         let (sim, mut guest, calls) = loop {
             let (sim, backend) = simulating(&runs).await;
             let mut guest = InProcessSession::new(&backend, None);
-            let calls = guest.say("go").await.calls;
+            let calls = guest.prompt("go").await.calls;
             // The calls may also arrive in separate turns, which this test does not cover.
             if calls.len() == 2 {
                 break (sim, guest, calls);
@@ -270,7 +270,7 @@ async fn a_state_without_its_blobs_is_not_resumed() {
     guest.session.release().await;
     lose_a_blob(folder.path());
     let mut guest = guest.moved(store());
-    let taken = guest.say("next").await;
+    let taken = guest.prompt("next").await;
     assert!(taken.notices[0].starts_with(told), "{taken:?}");
     let all = requests(&sim);
     assert_eq!(said(&all[2]), "next");
@@ -421,8 +421,8 @@ fn a_sidecar_killed_in_a_pause_without_a_checkpoint() {
     talk.begin();
     let mut taken = test_support::rpc_session::TurnOutcome::default();
     while taken.calls.is_empty() {
-        let message = talk.host.hear();
-        taken.hear(&message);
+        let message = talk.host.receive();
+        taken.receive(&message);
     }
     let paused = journal(&folder.path().join("conversations"))["pause"].clone();
     talk.host.kill();
@@ -540,12 +540,12 @@ fn another_model_continues_from_the_checkpoint() {
         .build();
     let simulator = script(&[&first, &second]);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.say("one");
+    talk.prompt("one");
     talk.user("two");
     let mut params = talk.params();
     params["model"]["id"] = json!("gpt-5.2");
     talk.host
-        .say(&json!({"jsonrpc": "2.0", "id": "k", "method": "turn/start", "params": params}));
+        .send(&json!({"jsonrpc": "2.0", "id": "k", "method": "turn/start", "params": params}));
     let taken = talk.finish("k");
     assert_eq!(taken.text, "Two.", "{taken:?}");
     simulator

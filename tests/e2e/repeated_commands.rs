@@ -76,7 +76,7 @@ fn a_result_the_stream_may_have_is_sent_before_its_output_counts() {
         .build();
     let simulator = script(&[&first, &again]);
     let mut desk = desk(&simulator);
-    let taken = desk.talk.say("go");
+    let taken = desk.talk.prompt("go");
     assert_eq!((taken.text.as_str(), desk.runs()), ("Done.", 3));
     simulator
         .recorded()
@@ -86,7 +86,7 @@ fn a_result_the_stream_may_have_is_sent_before_its_output_counts() {
 /// The new run receives the result of a later host tool call, so it is past the first command.
 #[test]
 fn a_run_that_requested_a_later_call_is_past_the_earlier_one() {
-    for state in [&Steps::new().text("Hm.").then(CHECKPOINT).build(), ""] {
+    for state in [r#"{ text = "Hm." }, { checkpoint = "auto" },"#, ""] {
         let first = format!(
             "{CONTEXT}, {}, {state} {}, {BROKEN}",
             gives(1),
@@ -101,7 +101,7 @@ fn a_run_that_requested_a_later_call_is_past_the_earlier_one() {
             .build();
         let simulator = script(&[&first, &again]);
         let mut desk = desk(&simulator);
-        let taken = desk.talk.say("go");
+        let taken = desk.talk.prompt("go");
         assert_eq!(taken.stop, "toolUse", "{state}: {taken:?}");
         desk.talk
             .result(&taken.calls[0], json!([{"type": "text", "text": "seen"}]));
@@ -131,8 +131,8 @@ fn a_message_after_a_failed_turn_may_retry_it() {
         .build();
     let simulator = script(&[&first, &again]);
     let mut desk = desk(&simulator);
-    assert_eq!(desk.talk.say("go").stop, "error");
-    let taken = desk.talk.say("run it again");
+    assert_eq!(desk.talk.prompt("go").stop, "error");
+    let taken = desk.talk.prompt("run it again");
     assert_eq!((taken.text.as_str(), desk.runs()), ("Done.", 2));
 }
 
@@ -168,7 +168,7 @@ fn what_the_state_on_disk_knows_is_simply_done() {
             state,
             workspace,
         } = desk(&first);
-        let taken = talk.say("go");
+        let taken = talk.prompt("go");
         assert_eq!(taken.stop, "toolUse", "{taken:?}");
         talk.result(&taken.calls[0], json!([{"type": "text", "text": "seen"}]));
         let later = talk.moved_to(&again, &env(&state));

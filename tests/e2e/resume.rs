@@ -30,10 +30,10 @@ fn another_sidecar_continues_from_the_checkpoint() {
     let simulator = Simulator::start(Transport::H2c);
     let folder = tempfile::tempdir().unwrap();
     let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
-    assert_eq!(talk.say("@followup one").text, "First answer.");
+    assert_eq!(talk.prompt("@followup one").text, "First answer.");
     let mut later = talk.moved_to(&simulator, &state(&folder));
     drop(talk);
-    assert_eq!(later.say("@followup two").text, "Follow-up answer.");
+    assert_eq!(later.prompt("@followup two").text, "Follow-up answer.");
     // The scenario checks the last checkpoint and its blobs.
     let recording = simulator.recorded();
     recording.assert_played(&["completed", "completed"]);
@@ -50,13 +50,13 @@ fn a_damaged_journal_is_reported_and_the_history_sent_again() {
     let simulator = Simulator::start(Transport::H2c);
     let folder = tempfile::tempdir().unwrap();
     let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
-    talk.say("@hello one");
+    talk.prompt("@hello one");
     let journal = &journals(folder.path())[0];
     let mut bytes = std::fs::read(journal).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(journal, bytes).unwrap();
-    let taken = talk.say("@hello two");
+    let taken = talk.prompt("@hello two");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     assert_eq!(taken.notices.len(), 1);
     assert!(taken.notices[0].contains("set aside"), "{taken:?}");
@@ -72,14 +72,14 @@ fn a_session_at_work_elsewhere_is_not_touched() {
     let mut one = RpcSession::new(&simulator, "s", &state(&folder));
     one.user("@cancel go");
     let turn = one.begin();
-    assert_eq!(one.host.hear()["method"], "turn/event");
+    assert_eq!(one.host.receive()["method"], "turn/event");
     let mut other = RpcSession::new(&simulator, "s", &state(&folder));
-    let taken = other.say("@hello me too");
+    let taken = other.prompt("@hello me too");
     assert_eq!(taken.stop, "error");
     assert!(taken.error.contains("another cursor-sidecar"), "{taken:?}");
     let cancel = json!({"turnId": turn});
     one.host
-        .say(&json!({"jsonrpc": "2.0", "id": 1, "method": "turn/cancel", "params": cancel}));
+        .send(&json!({"jsonrpc": "2.0", "id": 1, "method": "turn/cancel", "params": cancel}));
     assert_eq!(one.finish(&turn).stop, "aborted");
 }
 
@@ -91,7 +91,7 @@ fn a_paused_turn_is_gone_on_with_after_a_crash() {
     let folder = tempfile::tempdir().unwrap();
     let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
     talk.tools = vec![tool("look")];
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.stop, "toolUse");
     let mut later = talk.moved_to(&simulator, &state(&folder));
     talk.host.kill();
@@ -112,12 +112,12 @@ fn another_key_is_another_conversation() {
     let simulator = Simulator::start(Transport::H2c);
     let folder = tempfile::tempdir().unwrap();
     let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
-    talk.say("@hello one");
+    talk.prompt("@hello one");
     talk.user("@hello two");
     let mut params = talk.params();
     params["apiKey"] = json!("crsr_other");
     talk.host
-        .say(&json!({"jsonrpc": "2.0", "id": "k", "method": "turn/start", "params": params}));
+        .send(&json!({"jsonrpc": "2.0", "id": "k", "method": "turn/start", "params": params}));
     assert_eq!(talk.finish("k").stop, "stop");
     let recording = simulator.recorded();
     assert_ne!(
@@ -131,16 +131,16 @@ fn a_request_beside_the_session_leaves_no_trace() {
     let simulator = Simulator::start(Transport::H2c);
     let folder = tempfile::tempdir().unwrap();
     let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
-    talk.say("@followup one");
+    talk.prompt("@followup one");
     let side = json!({"turnId": "side", "sessionId": "x", "kind": "side", "workspace": "/workspace",
         "messages": [{"role": "user", "content": "@hello summarize", "timestamp": 1}],
         "model": {"id": "composer-2"}});
     talk.host
-        .say(&json!({"jsonrpc": "2.0", "id": "side", "method": "turn/start", "params": side}));
+        .send(&json!({"jsonrpc": "2.0", "id": "side", "method": "turn/start", "params": side}));
     let kept = talk.messages.clone();
     assert_eq!(talk.finish("side").stop, "stop");
     talk.messages = kept;
-    assert_eq!(talk.say("@followup two").text, "Follow-up answer.");
+    assert_eq!(talk.prompt("@followup two").text, "Follow-up answer.");
     assert_eq!(journals(folder.path()).len(), 1);
     simulator
         .recorded()
@@ -152,7 +152,7 @@ fn invalidating_forgets_on_disk_too() {
     let simulator = Simulator::start(Transport::H2c);
     let folder = tempfile::tempdir().unwrap();
     let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
-    talk.say("@hello one");
+    talk.prompt("@hello one");
     assert_eq!(journals(folder.path()).len(), 1);
     let mut later = talk.moved_to(&simulator, &state(&folder));
     drop(talk);
@@ -161,7 +161,7 @@ fn invalidating_forgets_on_disk_too() {
         .call("session/invalidate", json!({"sessionId": "s"}));
     assert!(answer.get("error").is_none());
     assert_eq!(journals(folder.path()).len(), 0);
-    later.say("@hello two");
+    later.prompt("@hello two");
     let recording = simulator.recorded();
     assert_ne!(
         request(&recording, 0)["conversationId"],
@@ -175,7 +175,7 @@ fn a_folder_that_cannot_be_written_is_reported_and_survived() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let env = [("PI_CURSOR_STATE_DIR", file.path().to_str().unwrap())];
     let mut talk = RpcSession::new(&simulator, "s", &env);
-    let taken = talk.say("@followup one");
+    let taken = talk.prompt("@followup one");
     assert_eq!(taken.text, "First answer.", "{taken:?}");
     assert!(
         taken
@@ -184,7 +184,7 @@ fn a_folder_that_cannot_be_written_is_reported_and_survived() {
             .any(|notice| notice.contains("will not survive")),
         "{taken:?}"
     );
-    let taken = talk.say("@followup two");
+    let taken = talk.prompt("@followup two");
     assert_eq!(
         (taken.text.as_str(), taken.notices.len()),
         ("Follow-up answer.", 0),
@@ -205,7 +205,7 @@ fn pictures_of_the_latest_message_are_sent_and_earlier_ones_explained() {
     let picture = json!({"type": "image", "data": PNG, "mimeType": "image/jpeg"});
     talk.messages[0]["content"] = json!([{"type": "text", "text": "look"}, picture]);
     assert_eq!(talk.turn().stop, "stop");
-    assert_eq!(talk.say("and now?").stop, "stop");
+    assert_eq!(talk.prompt("and now?").stop, "stop");
     let recording = simulator.recorded();
     let images = |n: usize| {
         request(&recording, n)["action"]["userMessageAction"]["userMessage"]["selectedContext"]["selectedImages"].clone()
@@ -254,7 +254,7 @@ fn a_thousand_idle_sessions_are_cheap() {
     let simulator = playing(Transport::H2c, steps);
     let folder = tempfile::tempdir().unwrap();
     let mut talk = RpcSession::new(&simulator, "warm", &state(&folder));
-    talk.say("go");
+    talk.prompt("go");
     let before = resident(talk.host.id());
     // A hundred concurrent turns keep the test short.
     for batch in 0..SESSIONS / 100 {
@@ -266,7 +266,7 @@ fn a_thousand_idle_sessions_are_cheap() {
         }
         let mut answers = 0;
         while answers < 100 {
-            let message = talk.host.hear();
+            let message = talk.host.receive();
             if message["id"].is_string() {
                 assert_eq!(message["result"]["stopReason"], "stop", "{message}");
                 answers += 1;
@@ -287,7 +287,7 @@ fn a_refused_turn_keeps_the_conversation() {
     for place in [file.path(), folder.path()] {
         let env = [("PI_CURSOR_STATE_DIR", place.to_str().unwrap())];
         let mut talk = RpcSession::new(&simulator, "s", &env);
-        assert_eq!(talk.say("@followup one").text, "First answer.");
+        assert_eq!(talk.prompt("@followup one").text, "First answer.");
         let kept = talk.messages.clone();
         assert_eq!(talk.turn().error, "there is no new message to answer");
         talk.messages.clone_from(&kept);
@@ -296,7 +296,7 @@ fn a_refused_turn_keeps_the_conversation() {
         talk.messages.last_mut().unwrap()["content"] = json!([picture]);
         assert_eq!(talk.turn().stop, "error");
         talk.messages = kept;
-        assert_eq!(talk.say("@followup two").text, "Follow-up answer.");
+        assert_eq!(talk.prompt("@followup two").text, "Follow-up answer.");
     }
     simulator.recorded().assert_played(&["completed"; 4]);
 }
@@ -313,10 +313,10 @@ fn a_turn_refused_for_the_account_costs_no_state() {
         .build();
     let simulator = script(&[&one, refusal, &three]);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
-    assert_eq!(talk.say("one").text, "One.");
-    let refused = talk.say("two");
+    assert_eq!(talk.prompt("one").text, "One.");
+    let refused = talk.prompt("two");
     assert_eq!(refused.stop, "error", "{refused:?}");
-    assert_eq!(talk.say("three").text, "Three.");
+    assert_eq!(talk.prompt("three").text, "Three.");
     let recording = simulator.recorded();
     let request = request(&recording, 2);
     let said = request["action"]["userMessageAction"]["userMessage"]["text"].as_str();
@@ -336,7 +336,7 @@ fn a_message_a_broken_run_did_not_receive_follows_its_answer() {
     let simulator = Simulator::with(Transport::H2c, &file);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
-    let call = talk.say("go").calls.remove(0);
+    let call = talk.prompt("go").calls.remove(0);
     talk.result(&call, json!("found"));
     talk.user("hurry");
     let taken = talk.turn();

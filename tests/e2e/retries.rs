@@ -49,7 +49,7 @@ async fn a_transport_has_ten_retries_under_new_names() {
         &Steps::new().then(READ).reset("internal_error").build(),
     );
     let mut ours = RunClient::new(&simulator, Transport::H2c);
-    let told = ours.say("go").await;
+    let told = ours.prompt("go").await;
     assert!(told.failure().contains("HTTP/2 error 2"));
     assert_eq!(told.ended.attempts, 11);
     let recording = simulator.recording().await;
@@ -73,7 +73,7 @@ async fn after_a_goaway_a_run_continues_over_another_connection() {
             .build();
         let simulator = script(&[&first, &second]);
         let mut ours = RunClient::new(&simulator, Transport::H2c);
-        ours.say("go").await.finished("Before. After.");
+        ours.prompt("go").await.finished("Before. After.");
         let recording = simulator.recording().await;
         assert_eq!(connections(&recording).len(), 2, "{code}");
         assert_eq!(recording.verdicts()[1]["failures"], serde_json::json!([]));
@@ -88,7 +88,7 @@ async fn an_unreachable_server_is_abandoned_soon_and_reported() {
     let url = format!("http://{}", taken.local_addr().unwrap());
     let backend = Backend::new(&client_options(&url)).unwrap();
     let started = tokio::time::Instant::now();
-    let taken = InProcessSession::new(&backend, None).say("go").await;
+    let taken = InProcessSession::new(&backend, None).prompt("go").await;
     let seconds = started.elapsed().as_secs();
     assert!((14..60).contains(&seconds), "{seconds} s");
     let Stop::Failed(error) = taken.stop else {
@@ -207,7 +207,7 @@ async fn text_the_next_stream_words_differently_is_a_new_paragraph() {
     ] {
         let simulator = script(&[&first, &said(pieces)]);
         let mut ours = RunClient::new(&simulator, Transport::H2c);
-        ours.say("go").await.finished(all);
+        ours.prompt("go").await.finished(all);
         simulator
             .recording()
             .await
@@ -224,7 +224,7 @@ async fn an_empty_text_block_is_ignored() {
         .build();
     let simulator = script(&[&first, &Steps::new().text("All of it.").then(END).build()]);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
-    ours.say("go").await.finished("All of it.");
+    ours.prompt("go").await.finished("All of it.");
 }
 
 /// Checkpoints on the wire: an invalid message, and one without a field.
@@ -248,7 +248,7 @@ async fn a_state_that_is_none_does_not_replace_the_one_before() {
             .build();
         let simulator = script(&[&first, &second]);
         let mut ours = RunClient::new(&simulator, Transport::H2c);
-        ours.say("go").await.finished("Before. After.");
+        ours.prompt("go").await.finished("Before. After.");
         simulator
             .recording()
             .await
@@ -273,8 +273,8 @@ fn a_turn_that_ends_with_a_state_that_is_none_spoils_no_later_one() {
             .build();
         let simulator = script(&[&steps]);
         let mut talk = RpcSession::new(&simulator, "none", &[("PI_CURSOR_HTTP", "2")]);
-        assert_eq!(talk.say("one").text, "Well.");
-        let taken = talk.say("two");
+        assert_eq!(talk.prompt("one").text, "Well.");
+        let taken = talk.prompt("two");
         assert_eq!(
             (taken.text.as_str(), taken.stop.as_str()),
             ("Well.", "stop"),

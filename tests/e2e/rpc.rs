@@ -20,7 +20,7 @@ fn a_session_from_initialize_to_exit() {
     assert_eq!(answer["result"]["name"], "cursor-sidecar");
     assert_eq!(answer["result"]["protocolVersion"], 1);
     assert_eq!(host.call("shutdown", json!({}))["result"], Json::Null);
-    host.say(&json!({"jsonrpc": "2.0", "method": "exit"}));
+    host.send(&json!({"jsonrpc": "2.0", "method": "exit"}));
     // One second is guaranteed; a loaded machine gets three.
     assert_eq!(host.exits_within(Duration::from_secs(3)), Some(0));
 }
@@ -29,13 +29,13 @@ fn a_session_from_initialize_to_exit() {
 fn invalid_messages_are_reported_and_survived() {
     let mut host = SidecarProcess::start(&[]);
     host.write(b"what?\n");
-    assert_eq!(host.hear()["error"]["code"], -32700);
+    assert_eq!(host.receive()["error"]["code"], -32700);
     host.write(b"Content-Length: 1\r\n\r\n{");
-    assert_eq!(host.hear()["error"]["code"], -32700);
+    assert_eq!(host.receive()["error"]["code"], -32700);
     host.write(b"Foo: 1\r\n\r\n");
-    assert_eq!(host.hear()["error"]["code"], -32700);
-    host.say(&json!({"jsonrpc": "2.0", "id": null, "method": "prefs/get"}));
-    let nobody = host.hear();
+    assert_eq!(host.receive()["error"]["code"], -32700);
+    host.send(&json!({"jsonrpc": "2.0", "id": null, "method": "prefs/get"}));
+    let nobody = host.receive();
     assert_eq!(
         (&nobody["id"], &nobody["error"]["code"]),
         (&Json::Null, &json!(-32600))
@@ -68,7 +68,7 @@ fn a_request_over_the_limit_is_answered_by_its_id() {
         let head = format!("Content-Length: {}\r\n\r\n{beginning}", LIMIT + 1);
         host.write(head.as_bytes());
         // Before the rest is sent, because it may never be sent.
-        let answer = host.hear();
+        let answer = host.receive();
         host.write(&vec![b' '; LIMIT + 1 - beginning.len()]);
         answer
     };
@@ -182,10 +182,10 @@ mod turns {
 
     /// Takes a turn; returns its text and its result.
     fn turn(host: &mut SidecarProcess, params: Json) -> (String, Json) {
-        host.say(&json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": params}));
+        host.send(&json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": params}));
         let mut text = String::new();
         loop {
-            let message = host.hear();
+            let message = host.receive();
             if message["id"] == 7 {
                 assert!(message.get("error").is_none(), "{message}");
                 return (text, message["result"].clone());
@@ -268,7 +268,7 @@ mod turns {
         let request = json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": params});
         let body = request.to_string().replace("HALF", "\\ud83d");
         host.write(format!("Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
-        while host.hear()["id"] != 7 {}
+        while host.receive()["id"] != 7 {}
         let recording = simulator.recorded();
         let request = &recording.client("runRequest")[0]["runRequest"];
         assert_eq!(
@@ -292,7 +292,7 @@ mod turns {
         let mut talk = RpcSession::new(&simulator, "s", &env);
         let workspace = tempfile::tempdir().unwrap();
         talk.workspace = workspace.path().to_str().unwrap().into();
-        let taken = talk.say("one");
+        let taken = talk.prompt("one");
         assert_eq!(taken.text, "ok");
         insta::assert_snapshot!(taken.notices.join("\n"), @r#"
         PI_CURSOR_NATIVE_TOOL is not a setting of cursor-sidecar; see docs/settings.md; did you mean PI_CURSOR_NATIVE_TOOLS?
@@ -301,7 +301,7 @@ mod turns {
         PI_CURSOR_NATIVE_TOOL_DISPLAY: "perhaps" is not one of auto, 0, 1; using auto
         "#);
         assert!(!workspace.path().join("ghost").exists());
-        assert_eq!(talk.say("two").notices, [""; 0], "once is enough");
+        assert_eq!(talk.prompt("two").notices, [""; 0], "once is enough");
         let report = talk.host.call("diagnostics/report", json!({}));
         let warnings = report["result"]["warnings"].as_array().unwrap();
         assert_eq!(warnings.len(), 4, "{warnings:?}");
@@ -312,12 +312,12 @@ mod turns {
         let simulator = Simulator::start(Transport::Http1);
         let mut host = host(&simulator);
         let start = params("t1", "s1", &[user("@cancel go", 1)]);
-        host.say(&json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": start}));
-        assert_eq!(host.hear()["method"], "turn/event");
-        host.say(&json!({"jsonrpc": "2.0", "id": 8, "method": "turn/cancel", "params": {"turnId": "t1"}}));
+        host.send(&json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": start}));
+        assert_eq!(host.receive()["method"], "turn/event");
+        host.send(&json!({"jsonrpc": "2.0", "id": 8, "method": "turn/cancel", "params": {"turnId": "t1"}}));
         let mut answers = std::collections::BTreeMap::new();
         while answers.len() < 2 {
-            let message = host.hear();
+            let message = host.receive();
             if let Some(id) = message["id"].as_u64() {
                 answers.insert(id, message["result"].clone());
             }

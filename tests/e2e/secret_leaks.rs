@@ -277,12 +277,12 @@ fn no_secret_is_written_outside_the_journal() {
     let taken = talk.turn();
     assert_eq!((taken.stop.as_str(), taken.error.as_str()), ("stop", ""));
     assert!(taken.text.contains(ANSWER), "{taken:?}");
-    let failed = talk.say(PROMPT);
+    let failed = talk.prompt(PROMPT);
     assert_eq!(failed.stop, "error");
     assert_hides_the_key(&failed.error);
-    assert_eq!(talk.say(PROMPT).stop, "error");
+    assert_eq!(talk.prompt(PROMPT).stop, "error");
     talk.host.call("shutdown", json!({}));
-    talk.host.say(&json!({"jsonrpc": "2.0", "method": "exit"}));
+    talk.host.send(&json!({"jsonrpc": "2.0", "method": "exit"}));
     talk.host.ended();
     stderr += &talk.host.stderr();
     received.extend(talk.host.received.take().unwrap());
@@ -401,7 +401,7 @@ fn a_refused_key_is_not_repeated() {
     std::fs::write(file.path(), scenario).unwrap();
     let simulator = Simulator::with(Transport::Http1, file.path());
     let mut talk = RpcSession::new(&simulator, "s", &[("CURSOR_API_KEY", KEY)]);
-    assert_hides_the_key(&talk.say("go").error);
+    assert_hides_the_key(&talk.prompt("go").error);
     let listed = talk.host.call("models/list", json!({"refresh": true}));
     assert_hides_the_key(&listed["result"]["warnings"].to_string());
     let status = talk.host.call("account/status", json!({}));

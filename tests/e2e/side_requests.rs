@@ -66,7 +66,7 @@ fn a_request_beside_the_session_executes_nothing() {
     let offered = &requests[0]["runRequest"]["mcpTools"]["mcpTools"];
     assert_eq!(offered.as_array().map_or(0, Vec::len), 0, "{offered}");
     // The session's own turn does execute, which shows that the check can fail.
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     assert!(ghost.exists());
 }
@@ -94,7 +94,7 @@ fn a_session_without_a_file_leaves_none() {
     assert_eq!(id(0), id(1));
     talk.session = "other".into();
     talk.messages.clear();
-    talk.say("@hello");
+    talk.prompt("@hello");
     assert!(kept.exists(), "others are kept");
 }
 
@@ -113,7 +113,7 @@ fn an_image_is_not_lost_when_text_is_added_after_it() {
         json!({"role": "user", "content": "by the way", "timestamp": 2}),
     ];
     assert_eq!(talk.turn().text, "Seen.");
-    let taken = talk.say("and now?");
+    let taken = talk.prompt("and now?");
     assert_eq!(taken.text, "Seen.");
     let recording = simulator.recorded();
     let requests = recording.client("runRequest");

@@ -78,7 +78,7 @@ fn a_command_of_a_killed_sidecar_is_run_again_only_if_asked_for_once_more() {
         json!({"role": "assistant", "stopReason": "error", "timestamp": 2,
         "content": [{"type": "text", "text": "I'll"}]}),
     );
-    let taken = later.say("go on");
+    let taken = later.prompt("go on");
     assert_eq!(
         (taken.text.as_str(), taken.stop.as_str()),
         ("Looked.", "stop"),
@@ -96,7 +96,7 @@ fn a_command_of_a_killed_sidecar_is_run_again_only_if_asked_for_once_more() {
         .build()]);
     let mut last = later.moved_to(&third, &env(&state));
     later.host.kill();
-    let taken = last.say("and again");
+    let taken = last.prompt("and again");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     assert_eq!(log(&workspace), "line\nline\nother\nline\nline\n");
 }
@@ -133,7 +133,7 @@ fn a_second_kill_forgets_nothing() {
         .build()]);
     let mut last = later.moved_to(&third, &env(&state));
     later.host.kill();
-    let taken = last.say("go on");
+    let taken = last.prompt("go on");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     assert_eq!(log(&workspace), "line\nother\n");
 }
@@ -160,14 +160,14 @@ fn a_command_the_user_stopped_is_run_again_when_requested() {
     talk.user("go");
     let turn = talk.begin();
     until(|| (log(&workspace) == "line\n").then_some(()));
-    talk.host.say(&json!({
+    talk.host.send(&json!({
         "jsonrpc": "2.0",
         "id": "stop",
         "method": "turn/cancel",
         "params": {"turnId": turn},
     }));
     assert_eq!(talk.finish(&turn).stop, "aborted");
-    let taken = talk.say("once more");
+    let taken = talk.prompt("once more");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     assert_eq!(log(&workspace), "line\nline\n");
 }
@@ -199,16 +199,16 @@ fn a_command_that_had_ended_is_not_run_again_after_a_stop() {
     let turn = talk.begin();
     let mut begun = TurnOutcome::default();
     while begun.text.is_empty() {
-        begun.hear(&talk.host.hear());
+        begun.receive(&talk.host.receive());
     }
-    talk.host.say(&json!({
+    talk.host.send(&json!({
         "jsonrpc": "2.0",
         "id": "stop",
         "method": "turn/cancel",
         "params": {"turnId": turn},
     }));
     assert_eq!(talk.finish(&turn).stop, "aborted");
-    let taken = talk.say("go on");
+    let taken = talk.prompt("go on");
     assert_eq!(
         (taken.stop.as_str(), taken.text.as_str()),
         ("stop", "Known.")

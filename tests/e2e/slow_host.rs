@@ -18,11 +18,11 @@ fn ready() -> SidecarProcess {
 fn the_exit_request_is_handled_while_answers_are_unread() {
     let refused: Vec<Json> = (0..1300).map(|id| request(id, "nope")).collect();
     let mut host = ready();
-    host.say_all(&refused);
+    host.send_all(&refused);
     assert_eq!(host.exits(), Some(1), "the end of the input");
     let mut host = ready();
-    host.say_all(&refused);
-    host.say(&json!({"jsonrpc": "2.0", "method": "exit"}));
+    host.send_all(&refused);
+    host.send(&json!({"jsonrpc": "2.0", "method": "exit"}));
     let stdin = host.keep_open();
     assert_eq!(host.exits(), Some(1), "exit");
     drop(stdin);
@@ -36,10 +36,10 @@ fn unread_answers_take_no_memory() {
     let asked: Vec<Json> = (0..ALL)
         .map(|id| request(id, "diagnostics/report"))
         .collect();
-    host.say_all(&asked);
+    host.send_all(&asked);
     let (mut answered, mut refused) = (0, 0);
     for _ in 0..ALL {
-        let answer = host.hear();
+        let answer = host.receive();
         match answer["error"]["code"].as_i64() {
             None => answered += 1,
             Some(-32001) => refused += 1,
@@ -58,6 +58,6 @@ fn unread_answers_take_no_memory() {
 fn a_frame_that_is_too_large_is_reported_from_its_header() {
     let mut host = ready();
     host.write(b"Content-Length: 999999999999\r\n\r\n");
-    assert_eq!(host.hear()["error"]["code"], -32700);
+    assert_eq!(host.receive()["error"]["code"], -32700);
     assert_eq!(host.exits(), Some(1));
 }

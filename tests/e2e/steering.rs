@@ -27,17 +27,17 @@ fn talk(simulator: &Simulator) -> RpcSession {
 fn inject(talk: &mut RpcSession, turn: &str, text: &str, heard: &mut TurnOutcome) {
     let words = json!({"turnId": turn, "text": text});
     let ask = json!({"jsonrpc": "2.0", "id": "inject", "method": "turn/inject", "params": words});
-    talk.host.say(&ask);
+    talk.host.send(&ask);
     loop {
-        let message = talk.host.hear();
+        let message = talk.host.receive();
         if message["id"] != "inject" {
-            heard.hear(&message);
+            heard.receive(&message);
             continue;
         }
         match message["result"]["taken"] == true {
             true => return,
             // The turn is not running yet, so retry.
-            false => talk.host.say(&ask),
+            false => talk.host.send(&ask),
         }
     }
 }
@@ -47,7 +47,7 @@ pub fn interrupted(talk: &mut RpcSession, words: &str) -> TurnOutcome {
     let turn = talk.begin();
     let mut begun = TurnOutcome::default();
     while begun.text.is_empty() {
-        begun.hear(&talk.host.hear());
+        begun.receive(&talk.host.receive());
     }
     inject(talk, &turn, words, &mut begun);
     let mut taken = talk.finish(&turn);
@@ -151,7 +151,7 @@ fn a_rejected_message_is_sent_with_a_result_the_state_lacks() {
         .build();
     let simulator = script(&[&first, &second]);
     let mut talk = talk(&simulator);
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     talk.result(&taken.calls[0], json!("it says 42"));
     let turn = talk.begin();
     inject(&mut talk, &turn, "hurry", &mut TurnOutcome::default());
@@ -207,7 +207,7 @@ fn a_message_a_failed_turn_did_not_receive_is_sent_in_the_next() {
     talk.user("go");
     let taken = interrupted(&mut talk, "hurry");
     assert_eq!(taken.stop, "error", "{taken:?}");
-    let taken = talk.say("and now");
+    let taken = talk.prompt("and now");
     assert_eq!(taken.text, "Well. Heard.", "{taken:?}");
     assert_eq!(injected(&simulator.recorded(), 1), ["hurry"]);
     assert_eq!(injected(&simulator.recorded(), 2), ["hurry"]);
@@ -246,17 +246,17 @@ fn a_message_a_cancelled_turn_did_not_receive_is_sent_in_the_next() {
         let turn = talk.begin();
         let mut begun = TurnOutcome::default();
         while begun.text.is_empty() {
-            begun.hear(&talk.host.hear());
+            begun.receive(&talk.host.receive());
         }
         let ask = |id: &str, method: &str, params: Json| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        talk.host.say_all(&[
+        talk.host.send_all(&[
             ask("i", "turn/inject", json!({"turnId": turn, "text": "hurry"})),
             ask("c", "turn/cancel", json!({"turnId": turn})),
         ]);
         let answers = talk.host.answers(3);
         assert_eq!(answers["i"]["result"]["taken"], true);
         assert_eq!(answers[&turn]["result"]["stopReason"], "aborted");
-        assert_eq!(talk.say("and now").text, "Well. Heard.");
+        assert_eq!(talk.prompt("and now").text, "Well. Heard.");
         assert_eq!(injected(&simulator.recorded(), 2), ["hurry"]);
     }
 }
@@ -286,7 +286,7 @@ fn text_no_state_has_is_sent_to_the_next_stream() {
         let taken = interrupted(&mut talk, "hurry");
         // Without a checkpoint, text that was shown is not requested again.
         if taken.stop == "error" {
-            assert_eq!(talk.say("and now").stop, "stop");
+            assert_eq!(talk.prompt("and now").stop, "stop");
         }
         assert_eq!(injected(&simulator.recorded(), 2), ["hurry"], "{breaks}");
     }
@@ -338,7 +338,7 @@ fn a_message_whose_own_run_fails_is_sent_in_the_next_turn() {
     talk.user("go");
     let taken = interrupted(&mut talk, "hurry");
     assert_eq!(taken.stop, "error", "{taken:?}");
-    assert_eq!(talk.say("and now").stop, "stop");
+    assert_eq!(talk.prompt("and now").stop, "stop");
     assert_eq!(asked(&simulator)[1], "hurry");
     assert_eq!(injected(&simulator.recorded(), 3), ["hurry"]);
 }
@@ -364,7 +364,7 @@ fn a_queued_message_survives_a_loss_after_a_later_result() {
         .build();
     let simulator = runs(&[&first, &second]);
     let mut talk = talk(&simulator);
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     talk.result(&taken.calls[0], json!("it says 42"));
     talk.user("hurry");
     let taken = talk.turn();
@@ -408,7 +408,7 @@ fn a_checkpoint_in_a_pause_updates_the_context_usage() {
         .build();
     let simulator = script(&[&first]);
     let mut talk = talk(&simulator);
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     until(|| {
         let recording = simulator.recorded();
         let frames = recording.frames(1, "server");

@@ -46,7 +46,7 @@ fn stopped(
     let turn = talk.begin();
     let mut begun = TurnOutcome::default();
     while begun.text.is_empty() {
-        begun.hear(&talk.host.hear());
+        begun.receive(&talk.host.receive());
     }
     let mut taken = after_a_stop(talk, &turn, simulator, enough);
     taken.text.insert_str(0, &begun.text);
@@ -190,7 +190,7 @@ async fn a_machine_that_slept_has_not_lost_the_last_state() {
     let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
     assert_eq!(slept(&mut guest, &sim, 20).await.text, "One.");
-    assert_eq!(guest.say("on").await.text, "Two.");
+    assert_eq!(guest.prompt("on").await.text, "Two.");
     played(&sim.recording()).await;
 }
 

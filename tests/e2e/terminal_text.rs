@@ -18,6 +18,11 @@ use test_support::simulator::{Simulator, Transport};
 /// sequence, reverses the text direction.
 const HOSTILE: &str =
     r"\u001b]52;c;c3J2\u0007\u001b]0;TITLE\u0007\u001b[2J\u009b31m\u202emark\u007f";
+/// Returns the characters of an escaped text.
+fn unescaped(text: &str) -> String {
+    serde_json::from_str(&format!("\"{text}\"")).unwrap()
+}
+
 /// What a host receives instead.
 const HARMLESS: &str = "␛]52;c;c3J2␇␛]0;TITLE␇␛[2J\u{fffd}31m\u{fffd}mark␡";
 
@@ -56,12 +61,13 @@ fn assert_harmless(messages: &[Json]) {
 /// A simulator with a hostile model name. It streams hostile text and thinking in pieces, reports a
 /// hostile command and fails with a hostile message.
 fn hostile_server() -> Simulator {
+    let echo = unescaped(&format!("echo {HOSTILE}"));
     let shell = Steps::new()
         .step(json!({
             "update": {
                 "toolCallStarted": {
                     "callId": "c",
-                    "toolCall": {"shellToolCall": {"args": {"command": format!("echo {HOSTILE}")}}},
+                    "toolCall": {"shellToolCall": {"args": {"command": echo}}},
                 },
             },
         }))
@@ -71,8 +77,8 @@ fn hostile_server() -> Simulator {
                     "callId": "c",
                     "toolCall": {
                         "shellToolCall": {
-                            "args": {"command": format!("echo {HOSTILE}")},
-                            "result": {"success": {"stdout": HOSTILE.to_string()}},
+                            "args": {"command": echo},
+                            "result": {"success": {"stdout": unescaped(HOSTILE)}},
                         },
                     },
                 },
@@ -119,7 +125,7 @@ fn a_host_receives_nothing_that_a_terminal_obeys() {
     assert!(rows.iter().any(|row| row["name"] == name), "{listed}");
 
     talk.cards = vec!["bash", "cursor"];
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.text, format!("one ␛]52;c;c3J2␇ {HARMLESS}"));
     assert!(
         taken.thinking.starts_with(&format!("Hm {HARMLESS}")),
@@ -138,7 +144,7 @@ fn a_host_receives_nothing_that_a_terminal_obeys() {
     talk.result(card, recorded["result"]["content"].clone());
     assert_eq!(talk.turn().stop, "stop");
 
-    let failed = talk.say("again");
+    let failed = talk.prompt("again");
     assert_eq!(failed.stop, "error");
     assert!(
         failed.error.contains(&format!("no {HARMLESS}")),
@@ -167,7 +173,7 @@ fn arguments_of_the_hosts_own_tools_are_exact() {
     let simulator = playing(Transport::Http1, steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.calls[0].arguments["q"], "\u{1b}[1m\r\u{202e}");
 }
 
@@ -230,7 +236,7 @@ fn commands_print_nothing_that_a_terminal_obeys() {
         .step(json!({
             "end": {
                 "code": "invalid_argument",
-                "message": format!("no {HOSTILE}"),
+                "message": unescaped(&format!("no {HOSTILE}")),
                 "retryable": false,
             },
         }))

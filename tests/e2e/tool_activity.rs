@@ -72,7 +72,7 @@ impl Pi {
                       {"name": "cursor", "description": "shows", "parameters": {"type": "object"}}],
             "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}});
         self.host
-            .say(&json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": params}));
+            .send(&json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": params}));
         let mut turn = Turn {
             text: String::new(),
             thinking: String::new(),
@@ -80,7 +80,7 @@ impl Pi {
             stop: String::new(),
         };
         loop {
-            let message = self.host.hear();
+            let message = self.host.receive();
             if message["id"] == 7 {
                 turn.stop = message["result"]["stopReason"].as_str().unwrap().to_owned();
                 break;

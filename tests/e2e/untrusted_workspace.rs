@@ -50,7 +50,7 @@ fn files_that_never_end_hold_no_turn_up() {
         ),
     ];
     let simulator = runs(&[steps.join(", ")]);
-    let taken = talk(&simulator, &sdk, &[]).say("go");
+    let taken = talk(&simulator, &sdk, &[]).prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     assert_eq!(
         taken.notices.len(),
@@ -104,7 +104,7 @@ fn the_model_does_not_change_what_is_run() {
     let simulator = runs(&[steps.join(", "), guarded]);
     let mut talk = talk(&simulator, &sdk, &[("PI_CURSOR_TRUST_PROJECT", "1")]);
     for text in ["go", "on"] {
-        let taken = talk.say(text);
+        let taken = talk.prompt(text);
         assert_eq!(taken.stop, "stop", "{taken:?}");
     }
     simulator.recorded().assert_played(&["completed"; 2]);

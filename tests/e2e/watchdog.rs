@@ -124,7 +124,7 @@ async fn a_silent_resume_is_rebuilt_once() {
         let (sim, backend) = simulating(&[first, silent]).await;
         let mut guest = InProcessSession::new(&backend, None);
         guest.policy.idle_retries = retries;
-        let taken = guest.say("go").await;
+        let taken = guest.prompt("go").await;
         assert_eq!(taken.stop, Stop::ToolUse);
         // There is no idle timeout while the host executes a tool, however long it takes.
         tokio::time::pause();
@@ -161,7 +161,7 @@ async fn a_silent_resume_continues_from_the_checkpoint_after_it() {
     let (sim, backend) = simulating(&[first, second]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.idle_retries = 0;
-    let taken = guest.say("go").await;
+    let taken = guest.prompt("go").await;
     guest.result(&taken.calls[0], "42");
     let taken = fast(&mut guest).await;
     assert_eq!(
@@ -193,7 +193,7 @@ async fn no_text_is_shown_twice() {
         .build();
     let (sim, backend) = simulating(&[resumed]).await;
     let mut guest = InProcessSession::new(&backend, None);
-    let taken = guest.say("go").await;
+    let taken = guest.prompt("go").await;
     guest.result(&taken.calls[0], "42");
     let taken = fast(&mut guest).await;
     idles(&taken, "idle timeout after 240000ms");
@@ -305,7 +305,7 @@ async fn text_after_the_checkpoint_is_sent_from_the_first_restart() {
         .build();
     let (sim, backend) = simulating(&[resumed, rest]).await;
     let mut guest = InProcessSession::new(&backend, None);
-    let taken = guest.say("go").await;
+    let taken = guest.prompt("go").await;
     guest.result(&taken.calls[0], "42");
     let taken = fast(&mut guest).await;
     assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, all));
@@ -355,7 +355,7 @@ async fn a_mute_resume_is_recovered_once() {
     let (sim, backend) = simulating(&[first, MUTE.to_owned()]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.idle_retries = 1;
-    let taken = guest.say("go").await;
+    let taken = guest.prompt("go").await;
     guest.result(&taken.calls[0], "42");
     let taken = fast(&mut guest).await;
     idles(&taken, "Cursor stream idle timeout after 30000ms");
@@ -399,7 +399,7 @@ async fn a_mute_server_is_not_watched_in_a_pause() {
         .build();
     let (sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
-    let taken = guest.say("go").await;
+    let taken = guest.prompt("go").await;
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(490)).await;
     tokio::time::resume();
@@ -434,13 +434,7 @@ async fn a_finished_turn_is_not_kept_open_by_a_silent_server() {
         let steps = Steps::new()
             .text("Done.")
             .usage()
-            .then(
-                Steps::new()
-                    .delay_ms(3000)
-                    .then(nothing)
-                    .build()
-                    .repeat(100),
-            )
+            .then(format!("{{ delay_ms = 3000 }}, {nothing}, ").repeat(100))
             .then(END)
             .build();
         let (_sim, backend) = simulating(&[steps]).await;

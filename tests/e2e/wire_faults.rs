@@ -28,7 +28,7 @@ async fn within(stall: Duration, transport: Transport, steps: &str) -> RunOutcom
         ..RetryPolicy::default()
     };
     ours.timing.stall = stall;
-    ours.say("go").await
+    ours.prompt("go").await
 }
 
 async fn failure(transport: Transport, steps: &str) -> Failure {
@@ -182,7 +182,7 @@ async fn status_464_falls_back_to_http1_and_is_remembered() {
         ..RetryPolicy::default()
     };
     for _ in 0..2 {
-        ours.say("go").await;
+        ours.prompt("go").await;
     }
     let recording = simulator.recording().await;
     assert_eq!(recording.requests("/agent.v1.AgentService/Run").len(), 1);
@@ -240,7 +240,7 @@ async fn retries_are_counted_like_the_official_clients() {
         r#"{ end = { code = "internal", message = "boom" } }"#,
     );
     let mut ours = RunClient::new(&simulator, Transport::H2c);
-    let told = ours.say("go").await;
+    let told = ours.prompt("go").await;
     assert_eq!(told.failure(), "[internal] boom");
     assert_eq!(told.ended.attempts, 4);
     let recording = simulator.recording().await;
@@ -263,11 +263,11 @@ async fn unauthenticated_with_a_fresh_token_is_final() {
         r#"{ end = { code = "unauthenticated", message = "no" } }"#,
     );
     let mut ours = RunClient::new(&simulator, Transport::H2c);
-    let told = ours.say("go").await;
+    let told = ours.prompt("go").await;
     assert_eq!(told.failure(), "[unauthenticated] no");
     assert_eq!(simulator.recording().await.runs(), 1);
     // The next run has discarded that token and requests a new one.
-    ours.say("go").await;
+    ours.prompt("go").await;
     let exchanges = simulator.recording().await;
     assert_eq!(exchanges.requests("/auth/exchange_user_api_key").len(), 2);
 }
@@ -286,7 +286,7 @@ async fn an_untrusted_certificate_is_refused() {
     let mut ours = RunClient::with(&simulator, Transport::Tls, |options| {
         options.trust.extra = None;
     });
-    let failure = ours.say("go").await.failure();
+    let failure = ours.prompt("go").await.failure();
     assert!(failure.contains("TLS with 127.0.0.1"), "{failure}");
     assert!(failure.contains("SSL_CERT_FILE"), "{failure}");
     assert_eq!(simulator.recording().await.runs(), 0);
@@ -298,7 +298,7 @@ async fn no_server_listens() {
     let mut ours = RunClient::with(&simulator, Transport::H2c, |options| {
         options.endpoints.backend = Some("http://127.0.0.1:9".into());
     });
-    let failure = ours.say("go").await.failure();
+    let failure = ours.prompt("go").await.failure();
     assert!(
         failure.contains("cannot connect to 127.0.0.1:9"),
         "{failure}"
@@ -338,7 +338,7 @@ async fn a_cancelled_run_brings_its_last_checkpoint() {
     let steps = r#"{ text = "cancel me" }, { expect_client = { conversationAction = { cancelAction = {} } } }, { checkpoint = "auto" }, { end = true }"#;
     let simulator = playing(Transport::H2c, steps);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
-    let told = ours.say_and("go", OnText::Cancel("cancel me")).await;
+    let told = ours.prompt_and("go", OnText::Cancel("cancel me")).await;
     assert_eq!(told.ended.outcome, Outcome::Cancelled);
     let checkpoints = told
         .events
@@ -361,7 +361,7 @@ async fn the_server_hears_of_a_cancel_whatever_arrives_meanwhile() {
     let simulator = playing(Transport::H2c, &steps);
     for times in 1..=8 {
         let mut ours = RunClient::new(&simulator, Transport::H2c);
-        let told = ours.say_and("go", OnText::Cancel("cancel me")).await;
+        let told = ours.prompt_and("go", OnText::Cancel("cancel me")).await;
         assert_eq!(told.ended.outcome, Outcome::Cancelled);
         // The server has finished the run once it has a verdict on it.
         let recording = loop {
@@ -381,7 +381,7 @@ async fn an_unknown_request_is_thrown_closed_and_counted() {
     let steps = r#"{ send_hex = "1205 0805 9a0600" }, { expect_client = { execClientControlMessage = { throw = { id = 5 } } } }, { expect_client = { execClientControlMessage = { streamClose = { id = 5 } } } }, { text = "on we go" }, { usage = {} }, { end = true }"#;
     let simulator = playing(Transport::H2c, steps);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
-    ours.say("go").await.finished("on we go");
+    ours.prompt("go").await.finished("on we go");
     simulator.recording().await.assert_played(&["completed"]);
     let counts = ours.backend.drift.counts();
     assert_eq!(counts.get("exec: unknown request"), Some(&1), "{counts:?}");
@@ -396,15 +396,18 @@ async fn an_unknown_request_is_thrown_closed_and_counted() {
 #[tokio::test]
 async fn a_break_after_the_turn_costs_nothing() {
     for fault in [
-        r#"reset = "internal_error""#,
-        r#"goaway = "enhance_your_calm""#,
-        "half_close = true",
-        "truncate = 7",
-        "cut = true",
+        json!({"reset": "internal_error"}),
+        json!({"goaway": "enhance_your_calm"}),
+        json!({"half_close": true}),
+        json!({"truncate": 7}),
+        json!({"cut": true}),
     ] {
-        let steps = format!(
-            r#"{{ text = "all of it" }}, {{ usage = {{}} }}, {{ kv_set = {{ text = "read this far" }} }}, {{ {fault} }}"#
-        );
+        let steps = Steps::new()
+            .text("all of it")
+            .usage()
+            .step(json!({"kv_set": {"text": "read this far"}}))
+            .step(fault)
+            .build();
         once(Transport::H2c, &steps).await.finished("all of it");
     }
 }
@@ -416,7 +419,7 @@ async fn heartbeats_after_the_turn_keep_the_stream_for_the_last_checkpoint() {
     let simulator = playing(Transport::H2c, steps);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
     ours.timing.after_turn = Duration::from_secs(6);
-    let told = ours.say("go").await;
+    let told = ours.prompt("go").await;
     told.finished("all of it");
     let checkpoint = |event: &RunEvent| matches!(event, RunEvent::Checkpoint(_));
     assert!(told.events.iter().any(checkpoint), "{:?}", told.events);
@@ -440,7 +443,7 @@ async fn work_after_the_answer_does_not_keep_the_turn_open() {
         let mut ours = RunClient::new(&simulator, Transport::H2c);
         ours.timing.after_turn = Duration::from_millis(500);
         let started = std::time::Instant::now();
-        ours.say("go").await.finished("all of it");
+        ours.prompt("go").await.finished("all of it");
         assert!(started.elapsed() < Duration::from_secs(15), "{beat}");
     }
 }
@@ -481,7 +484,7 @@ async fn answers_of_the_key_exchange() {
         .unwrap();
         let simulator = Simulator::with(Transport::H2c, file.path());
         let failure = RunClient::new(&simulator, Transport::H2c)
-            .say("go")
+            .prompt("go")
             .await
             .failure();
         assert!(failure.starts_with(wanted), "{exchange}: {failure}");

@@ -338,7 +338,7 @@ fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
     ];
     let mut pi = PiRpc::with(&desk, &more);
     let turn = |pi: &mut PiRpc, message: &str| {
-        pi.say(&json!({"type": "prompt", "message": message}));
+        pi.send(&json!({"type": "prompt", "message": message}));
         let mut events = Vec::new();
         while events
             .last()

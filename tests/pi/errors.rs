@@ -18,9 +18,9 @@ crate::on_every_pi!(
 fn an_abort_ends_the_turn_at_once(version: PiVersion) {
     let desk = PiEnv::open(version);
     let mut pi = PiRpc::start(&desk);
-    pi.say(&json!({"type": "prompt", "message": "@cancel one"}));
+    pi.send(&json!({"type": "prompt", "message": "@cancel one"}));
     pi.event("a delta", |event| event["type"] == "message_update");
-    pi.say(&json!({"type": "abort"}));
+    pi.send(&json!({"type": "abort"}));
     let message = pi.answer();
     assert_eq!(message["stopReason"], "aborted", "{message}");
     pi.settle();
@@ -51,9 +51,9 @@ steps = [ { end = { code = "resource_exhausted", message = "Error", error = "ERR
 fn after_an_abort_the_conversation_continues(version: PiVersion) {
     let desk = PiEnv::open(version);
     let mut pi = PiRpc::start(&desk);
-    pi.say(&json!({"type": "prompt", "message": "@cancel one"}));
+    pi.send(&json!({"type": "prompt", "message": "@cancel one"}));
     pi.event("a delta", |event| event["type"] == "message_update");
-    pi.say(&json!({"type": "abort"}));
+    pi.send(&json!({"type": "abort"}));
     pi.answer();
     pi.settle();
     desk.recorded("the run is given up", |recording| {
@@ -74,7 +74,7 @@ steps = [ { end = { code = "permission_denied", message = "overloaded, come back
 "#;
     let desk = PiEnv::playing(version, scenario);
     let mut pi = PiRpc::start(&desk);
-    pi.say(&json!({"type": "prompt", "message": "hi"}));
+    pi.send(&json!({"type": "prompt", "message": "hi"}));
     for _ in 0..2 {
         assert_eq!(pi.answer()["stopReason"], "error");
         pi.event("a retry", |event| event["type"] == "auto_retry_start");
@@ -101,7 +101,7 @@ steps = [ { text = "Heard: $USER_TEXT" }, { checkpoint = "auto" }, { usage = {} 
     for version in [PiVersion::V087, PiVersion::V150] {
         let desk = PiEnv::playing(version, scenario);
         let mut pi = PiRpc::start(&desk);
-        pi.say(&json!({"type": "prompt", "message": "hi"}));
+        pi.send(&json!({"type": "prompt", "message": "hi"}));
         assert_eq!(pi.answer()["stopReason"], "error");
         pi.event("a retry", |event| event["type"] == "auto_retry_start");
         let answer = pi.answer();
@@ -137,7 +137,7 @@ steps = [ { end = { code = "invalid_argument", message = "Error", error = "ERROR
     let desk = PiEnv::playing(version, scenario);
     let mut pi = PiRpc::start(&desk);
     pi.prompt("one");
-    pi.say(&json!({"type": "prompt", "message": "two"}));
+    pi.send(&json!({"type": "prompt", "message": "two"}));
     let failed = pi.answer();
     let error = failed["errorMessage"].as_str().unwrap();
     assert!(error.starts_with("context_length_exceeded"), "{error}");
@@ -219,7 +219,7 @@ fn a_sidecar_that_dies_is_started_again_but_not_for_ever() {
     for round in 0..5 {
         // pi retries a turn twice.
         if round % 3 == 0 {
-            pi.say(&json!({"type": "prompt", "message": "hi"}));
+            pi.send(&json!({"type": "prompt", "message": "hi"}));
         }
         pi.event("a delta", |event| event["type"] == "message_update");
         let sidecar = Pid::from_raw(*desk.sidecars().last().unwrap()).unwrap();
@@ -259,13 +259,13 @@ fn a_sidecar_that_dies_is_started_again_but_not_for_ever() {
 fn commands_report_what_they_did() {
     let desk = PiEnv::playing(PiVersion::V087, ECHO);
     let mut pi = PiRpc::start(&desk);
-    pi.say(&json!({"type": "prompt", "message": "/cursor-doctor"}));
+    pi.send(&json!({"type": "prompt", "message": "/cursor-doctor"}));
     let shown = pi.event("the report", |event| event["method"] == "notify");
     let report = shown["message"].as_str().unwrap();
     assert!(report.starts_with("cursor-sidecar "), "{report}");
     assert!(report.contains(&desk.simulator.url), "{report}");
     assert!(!report.contains("crsr_test"), "{report}");
-    pi.say(&json!({"type": "prompt", "message": "/cursor-refresh-models"}));
+    pi.send(&json!({"type": "prompt", "message": "/cursor-refresh-models"}));
     let shown = pi.event("the models", |event| event["method"] == "notify");
     let models = shown["message"].as_str().unwrap();
     assert!(models.contains("Cursor model"), "{models}");

@@ -35,7 +35,7 @@ fn requests(desk: &PiEnv, method: &str) -> Vec<Json> {
 fn pi_runs_the_tools_and_the_results_come_back(version: PiVersion) {
     let desk = desk(version);
     let mut pi = plain(&desk);
-    pi.say(&json!({"type": "prompt", "message": "tool please"}));
+    pi.send(&json!({"type": "prompt", "message": "tool please"}));
     let calls = pi.answer();
     assert_eq!(calls["stopReason"], "toolUse", "{calls}");
     assert_eq!(calls["content"][0]["text"], "Looking. ");
@@ -61,9 +61,9 @@ fn pi_runs_the_tools_and_the_results_come_back(version: PiVersion) {
 fn aborting_while_a_tool_runs_cancels_the_turn(version: PiVersion) {
     let desk = desk(version);
     let mut pi = plain(&desk);
-    pi.say(&json!({"type": "prompt", "message": "slow please"}));
+    pi.send(&json!({"type": "prompt", "message": "slow please"}));
     pi.event("the tool", |event| event["type"] == "tool_execution_start");
-    pi.say(&json!({"type": "abort"}));
+    pi.send(&json!({"type": "abort"}));
     let cancelled = until_named("the sidecar hears of it", || {
         requests(&desk, "turn/cancel").pop()
     });
@@ -78,7 +78,7 @@ fn the_host_is_introduced_and_the_request_holds_what_it_should(version: PiVersio
     let desk = desk(version);
     let more = ["--model", "cursor/thinker:xhigh", "--cursor-size", "large"];
     let mut pi = PiRpc::with(&desk, &more);
-    pi.say(&json!({"type": "prompt", "message": "/cursor-nod twice"}));
+    pi.send(&json!({"type": "prompt", "message": "/cursor-nod twice"}));
     until_named("the command is passed on", || {
         let commands = requests(&desk, "session/command");
         commands
@@ -117,11 +117,11 @@ fn the_host_is_introduced_and_the_request_holds_what_it_should(version: PiVersio
 fn large_answers_and_warnings_arrive_whole() {
     let desk = desk(PiVersion::V087);
     let mut pi = plain(&desk);
-    pi.say(&json!({"type": "prompt", "message": "large please"}));
+    pi.send(&json!({"type": "prompt", "message": "large please"}));
     let answer = pi.answer();
     assert_eq!(text(&answer).chars().count(), 4 << 20);
     pi.settle();
-    pi.say(&json!({"type": "prompt", "message": "warn please"}));
+    pi.send(&json!({"type": "prompt", "message": "warn please"}));
     let shown = pi.event("the warning", |event| event["method"] == "notify");
     assert_eq!(shown["message"], "the moon is full");
 }
@@ -132,7 +132,7 @@ fn large_answers_and_warnings_arrive_whole() {
 fn a_sidecar_that_understands_nothing_is_abandoned() {
     let desk = desk(PiVersion::V087);
     let mut pi = plain(&desk);
-    pi.say(&json!({"type": "prompt", "message": "garble please"}));
+    pi.send(&json!({"type": "prompt", "message": "garble please"}));
     let error = pi.answer()["errorMessage"].clone();
     let lost = "connection lost: cursor-sidecar could not read a request: not JSON";
     assert_eq!(error, lost);

@@ -94,7 +94,7 @@ fn a_sidecar_killed_while_pi_runs_a_tool_costs_nothing() {
         .build();
     let desk = desk(PiVersion::V087, &[WAITS.into(), last]);
     let mut pi = pi(&desk, &[]);
-    pi.say(&json!({"type": "prompt", "message": "wait for it"}));
+    pi.send(&json!({"type": "prompt", "message": "wait for it"}));
     assert_eq!(pi.answer()["stopReason"], "toolUse");
     waits(&desk);
     let sidecar = *desk.sidecars().last().unwrap();
@@ -131,7 +131,7 @@ fn another_pi_continues_when_one_is_killed_while_it_runs_a_tool() {
         .build();
     let desk = desk(PiVersion::V150, &[WAITS.into(), last]);
     let mut first = pi(&desk, &[]);
-    first.say(&json!({"type": "prompt", "message": "wait for it"}));
+    first.send(&json!({"type": "prompt", "message": "wait for it"}));
     assert_eq!(first.answer()["stopReason"], "toolUse");
     waits(&desk);
     drop(first); // with SIGKILL
@@ -175,7 +175,7 @@ fn a_command_is_not_run_twice_when_pi_is_killed_after_it() {
     std::fs::write(desk.home.path().join("tools.ts"), TOOLS).unwrap();
     let mut first = pi(&desk, &[]);
     assert_eq!(text(&first.prompt("hello")), "Hello.");
-    first.say(&json!({"type": "prompt", "message": "do it"}));
+    first.send(&json!({"type": "prompt", "message": "do it"}));
     let log = desk.home.path().join("workspace/log");
     until_named("the command has run", || {
         let text = std::fs::read_to_string(&log).ok()?;

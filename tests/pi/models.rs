@@ -225,21 +225,21 @@ fn the_users_controls_on_the_screen_and_after_a_resume() {
     assert!(screen.contains("/272k"), "{screen}");
     assert!(!screen.contains("cursor fast"), "{screen}");
 
-    pi.say("/cursor-fast");
+    pi.enter("/cursor-fast");
     pi.shows("Fast mode on for gpt-5.5");
     footer_shows(&pi, &["(cursor) gpt-5.5@272k • low", "cursor fast"]);
     pi.keys(&["BTab"]);
     footer_shows(&pi, &["(cursor) gpt-5.5@272k • medium", "cursor fast"]);
-    pi.say("two");
+    pi.enter("two");
     pi.shows("Heard: two");
 
-    pi.say("/model");
+    pi.enter("/model");
     pi.shows("Enter to select");
     pi.type_in("grok-4.3@1m");
     pi.shows("→   grok-4.3@1m");
     pi.keys(&["Enter"]);
     footer_shows(&pi, &["(cursor) grok-4.3@1m"]);
-    pi.say("/cursor-fast");
+    pi.enter("/cursor-fast");
     pi.shows("Fast mode not supported by grok-4.3");
     footer_shows(&pi, &["(cursor) grok-4.3@1m"]);
 
@@ -249,7 +249,7 @@ fn the_users_controls_on_the_screen_and_after_a_resume() {
     pi.shows("→   plain");
     pi.keys(&["Enter"]);
     footer_shows(&pi, &["(other) plain"]);
-    pi.say("/cursor-tools");
+    pi.enter("/cursor-tools");
     let tools = pi.shows("Not offered, since Cursor has its own: read, bash, edit, write");
     assert!(
         tools.contains("executed by cursor-sidecar: read, fetch"),
@@ -262,13 +262,13 @@ fn the_users_controls_on_the_screen_and_after_a_resume() {
     pi.shows("→   composer-2.5");
     pi.keys(&["Enter"]);
     footer_shows(&pi, &["(cursor) composer-2.5", "cursor fast"]);
-    pi.say("/cursor-fast off");
+    pi.enter("/cursor-fast off");
     footer_shows(&pi, &["(cursor) composer-2.5"]);
-    pi.say("/cursor-mode plan");
+    pi.enter("/cursor-mode plan");
     pi.shows("Cursor works in plan mode");
     footer_shows(&pi, &["(cursor) composer-2.5", "cursor plan"]);
     pi.keys(&["BTab"]);
-    pi.say("three");
+    pi.enter("three");
     pi.shows("Heard: three");
     footer_shows(&pi, &["(cursor) composer-2.5", "cursor plan"]);
     pi.quit();
@@ -282,11 +282,11 @@ fn the_users_controls_on_the_screen_and_after_a_resume() {
     let before = calls(&desk.simulator.recorded());
     let pi = PiScreen::with(&desk, &[&other[..], &["--continue"]].concat());
     footer_shows(&pi, &["(cursor) composer-2.5", "cursor plan"]);
-    pi.say("/cursor-tools");
+    pi.enter("/cursor-tools");
     pi.shows("executed by cursor-sidecar");
     let after = calls(&desk.simulator.recorded());
     assert_eq!(after, before, "a start with a warm cache asks nothing");
-    pi.say("four");
+    pi.enter("four");
     pi.shows("Heard: four");
     pi.keys(&["C-l"]);
     pi.shows("Enter to select");
@@ -296,9 +296,9 @@ fn the_users_controls_on_the_screen_and_after_a_resume() {
     let off = "(cursor) gpt-5.5@1m • thinking off"; // as pi left the model before
     footer_shows(&pi, &[off, "cursor fast · plan"]);
     pi.keys(&["BTab"]);
-    pi.say("/cursor-mode agent");
+    pi.enter("/cursor-mode agent");
     footer_shows(&pi, &["(cursor) gpt-5.5@1m • low", "cursor fast"]);
-    pi.say("five");
+    pi.enter("five");
     pi.shows("Heard: five");
     let recording = desk.recorded("five turns", |recording| recording.verdicts().len() == 5);
     insta::assert_snapshot!(sent(&recording).join("\n"), @r"
@@ -323,7 +323,7 @@ fn what_a_session_chose_goes_with_its_branch(version: PiVersion) {
     ];
     let mut pi = PiRpc::with(&desk, &more);
     assert_eq!(text(&pi.prompt("one")), "Heard: one");
-    pi.say(&json!({"type": "prompt", "message": "/cursor-fast"}));
+    pi.send(&json!({"type": "prompt", "message": "/cursor-fast"}));
     let fast = json!({"gpt-5.5": true});
     until_named("the session keeps the speed", || {
         let ours = |entry: &Json| entry["customType"] == "cursor-sidecar";
@@ -375,7 +375,7 @@ body = { items = [ { id = "stays", aliases = ["s"] }, { id = "goes" } ] }"#;
             .collect()
     };
     assert_eq!(rows(&mut pi), ["goes", "stays", "s"]);
-    pi.say(&json!({"type": "prompt", "message": "/cursor-refresh-models"}));
+    pi.send(&json!({"type": "prompt", "message": "/cursor-refresh-models"}));
     let shown = pi.event("the news", |event| event["method"] == "notify");
     insta::assert_snapshot!(shown["message"].as_str().unwrap(), @r#"
     2 Cursor models (live)
@@ -408,7 +408,7 @@ fn a_flag_without_effect_is_reported_once() {
         event["method"] == "setStatus" && event["statusText"].is_string()
     });
     assert_eq!(status["statusText"], "cursor fast");
-    pi.say(&json!({"type": "prompt", "message": "/cursor-fast"}));
+    pi.send(&json!({"type": "prompt", "message": "/cursor-fast"}));
     let shown = pi.event("the next notice", |event| event["method"] == "notify");
     assert_eq!(shown["message"], "--cursor-fast decides for this run");
     assert_eq!(saved(&desk), Json::Null);

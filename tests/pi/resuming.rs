@@ -37,12 +37,12 @@ fn a_session_picked_from_the_list_continues() {
         drop(pi);
         let pi = PiScreen::start(&desk, "about zebras", "First answer.");
         pi.shows("↑100 ↓10");
-        pi.say("/resume");
+        pi.enter("/resume");
         pi.shows("about okapis");
         pi.type_in("okapis");
         pi.keys(&["Enter"]);
         pi.shows("Resumed session");
-        pi.say("go on");
+        pi.enter("go on");
         pi.shows("Follow-up to: go on");
         let recording = desk.recorded("three turns", |recording| recording.verdicts().len() == 3);
         recording.assert_played(&["completed"; 3]);
@@ -62,17 +62,17 @@ fn a_summary_asked_for_on_the_screen_is_made_and_gone_on_with() {
     ] {
         let desk = PiEnv::playing(version, ECHO);
         let pi = PiScreen::start(&desk, "about okapis", "Heard: about okapis");
-        pi.say("about zebras");
+        pi.enter("about zebras");
         pi.shows("Heard: about zebras");
         // The turn is over once its usage is displayed; before that, `/compact` would abort it.
         pi.shows("↑200");
-        pi.say("/compact");
+        pi.enter("/compact");
         let summarized = desk.recorded("a summary", |recording| recording.verdicts().len() >= 3);
         let requests = summarized.client("runRequest");
         assert!(user_text(requests[2]).contains("<conversation>"));
         assert_ne!(conversation(requests[2]), conversation(requests[1]));
         pi.shows("ompacted");
-        pi.say("go on");
+        pi.enter("go on");
         pi.shows("Heard: go on");
     }
 }

@@ -124,7 +124,7 @@ fn a_picture_reaches_cursor_once(version: PiVersion) {
     let desk = PiEnv::playing(version, FOLLOWED);
     let mut pi = PiRpc::start(&desk);
     let image = json!({"type": "image", "data": DOT, "mimeType": "image/png"});
-    pi.say(&json!({"type": "prompt", "message": "look", "images": [image]}));
+    pi.send(&json!({"type": "prompt", "message": "look", "images": [image]}));
     assert_eq!(text(&pi.answer()), "First answer.");
     pi.settle();
     pi.prompt("and now?");
@@ -202,7 +202,7 @@ steps = [
     std::fs::write(&tool, TOOL).unwrap();
     let more = ["--model", "cursor/composer-2", "-e", tool.to_str().unwrap()];
     let mut pi = PiRpc::with(&desk, &more);
-    pi.say(&json!({"type": "prompt", "message": "count, please"}));
+    pi.send(&json!({"type": "prompt", "message": "count, please"}));
     let call = pi.answer();
     assert_eq!(call["stopReason"], "toolUse", "{call}");
     let wanted = json!({"text": "one two three"});

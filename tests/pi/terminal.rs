@@ -20,7 +20,7 @@ fn a_conversation_on_the_screen_and_its_end(version: PiVersion) {
     let pi = PiScreen::start(&desk, "one", "First answer.");
     let screen = pi.text();
     assert!(screen.contains("Hm."), "thinking is shown: {screen}");
-    pi.say("two");
+    pi.enter("two");
     pi.shows("Follow-up to: two");
     let recording = desk.recorded("both turns", |recording| recording.verdicts().len() == 2);
     recording.assert_played(&["completed"; 2]);
@@ -53,7 +53,7 @@ steps = [ { text = "This may take a while" }, { expect_cancel = true } ]
     let tools = tools.to_str().unwrap();
     let pi = PiScreen::with(&desk, &["--model", "cursor/composer-2", "-e", tools, "one"]);
     pi.shows("Heard: one");
-    pi.say("two");
+    pi.enter("two");
     let waiting = desk.home.path().join("waiting");
     until_named("the tool runs", || waiting.exists().then_some(()));
     pi.keys(&["Escape"]);
@@ -61,7 +61,7 @@ steps = [ { text = "This may take a while" }, { expect_cancel = true } ]
     desk.recorded("the run is given up", |recording| {
         recording.verdicts().len() == 2
     });
-    pi.say("three");
+    pi.enter("three");
     pi.shows("Still here.");
     let recording = desk.recorded("three runs", |recording| recording.verdicts().len() == 3);
     recording.assert_played(&["completed", "cancelled by client", "completed"]);
@@ -78,7 +78,7 @@ steps = [ { text = "This may take a while" }, { expect_cancel = true } ]
         !told.contains("Heard: one"),
         "what is known is not told anew: {told}"
     );
-    pi.say("four");
+    pi.enter("four");
     pi.shows("This may take a while");
     pi.keys(&["Escape"]);
     pi.becomes("a second abort", |screen| {
@@ -86,7 +86,7 @@ steps = [ { text = "This may take a while" }, { expect_cancel = true } ]
     });
     let recording = desk.recorded("four runs", |recording| recording.verdicts().len() == 4);
     assert_eq!(recording.verdicts()[3]["outcome"], "cancelled by client");
-    pi.say("five");
+    pi.enter("five");
     desk.recorded("a fifth run", |recording| {
         recording.client("runRequest").len() == 5
     });
@@ -95,12 +95,12 @@ steps = [ { text = "This may take a while" }, { expect_cancel = true } ]
 fn going_back_in_the_tree_sends_the_history_again(version: PiVersion) {
     let desk = PiEnv::playing(version, ECHO);
     let pi = PiScreen::start(&desk, "one", "Heard: one");
-    pi.say("two");
+    pi.enter("two");
     pi.shows("Heard: two");
     pi.shows("↑200 ↓20"); // the turn is over, not only its text here
-    pi.say("/cursor-mode plan");
+    pi.enter("/cursor-mode plan");
     pi.shows("cursor plan");
-    pi.say("/tree");
+    pi.enter("/tree");
     pi.shows("› • assistant: Heard: two");
     pi.keys(&["Up"]);
     pi.shows("› • user: two");
@@ -110,7 +110,7 @@ fn going_back_in_the_tree_sends_the_history_again(version: PiVersion) {
     pi.shows("Navigated");
     pi.becomes("no plan any more", |screen| !screen.contains("cursor plan"));
     pi.keys(&["C-u"]);
-    pi.say("other");
+    pi.enter("other");
     pi.shows("Heard: other");
     let recording = desk.recorded("three turns", |recording| recording.verdicts().len() == 3);
     recording.assert_played(&["completed"; 3]);
@@ -130,13 +130,13 @@ fn a_reload_keeps_the_sidecar_and_a_new_session_the_process(version: PiVersion) 
     let desk = PiEnv::playing(version, FOLLOWED);
     let pi = PiScreen::start(&desk, "one", "First answer.");
     pi.shows("↑100 ↓10"); // the turn is over, not only its text here
-    pi.say("/reload");
+    pi.enter("/reload");
     pi.shows("Reloaded");
-    pi.say("two");
+    pi.enter("two");
     pi.shows("Follow-up to: two");
-    pi.say("/new");
+    pi.enter("/new");
     pi.shows("New session");
-    pi.say("three");
+    pi.enter("three");
     pi.shows("First answer.");
     let recording = desk.recorded("three turns", |recording| recording.verdicts().len() == 3);
     recording.assert_played(&["completed"; 3]);
@@ -149,7 +149,7 @@ fn a_reload_keeps_the_sidecar_and_a_new_session_the_process(version: PiVersion) 
 fn a_key_given_at_login_is_used(version: PiVersion) {
     let desk = PiEnv::playing(version, ECHO).without_key();
     let pi = PiScreen::start(&desk, "one", "no Cursor API key");
-    pi.say("/login");
+    pi.enter("/login");
     pi.shows("Sign in with an API key");
     pi.keys(&["Down"]);
     pi.shows("→ Sign in with an API key");
@@ -167,15 +167,15 @@ fn a_key_given_at_login_is_used(version: PiVersion) {
         text.contains("crsr_stored").then_some(())
     });
     pi.shows("Saved API key");
-    pi.say("/cursor-refresh-models");
+    pi.enter("/cursor-refresh-models");
     pi.shows("8 Cursor models (live)");
-    pi.say("/model");
+    pi.enter("/model");
     pi.shows("Enter to select");
     pi.type_in("sonnet@1m");
     pi.shows("→   sonnet@1m");
     pi.keys(&["Enter"]);
     pi.shows("Model: sonnet@1m");
-    pi.say("two");
+    pi.enter("two");
     pi.shows("Heard: ");
     let recording = desk.simulator.recorded();
     let request = &recording.client("runRequest")[0]["runRequest"];
@@ -205,7 +205,7 @@ fn the_bridges_log_is_not_written_over_the_screen() {
     let tools = tools.to_str().unwrap();
     let pi = PiScreen::with(&desk, &["--model", "cursor/composer-2", "-e", tools, "one"]);
     pi.shows("Answer 1.");
-    pi.say("two");
+    pi.enter("two");
     // By now the log lines of the first run have been written.
     let screen = pi.shows("Answer 2.");
     assert!(!screen.contains("pi-cursor-sdk"), "{screen}");
@@ -232,7 +232,7 @@ steps = [ {{ end = {{ code = "invalid_argument", message = "failed {hostile} as 
     let servers = format!(r#"{{"mcpServers": {{"srv{hostile}mark": {{"command": "true"}}}}}}"#);
     std::fs::write(folder.join("mcp.json"), servers).unwrap();
     let pi = PiScreen::start(&desk, "one", "once.");
-    pi.say("two");
+    pi.enter("two");
     pi.shows("as told");
     pi.quit();
     let raw = pi.raw();

@@ -99,7 +99,7 @@ fn calls_at_once_are_one_message_of_one_run(version: PiVersion) {
     ];
     let (desk, tools) = desk(version, &[steps.join(", ")]);
     let mut pi = pi(&desk, &tools, &[]);
-    pi.say(&json!({"type": "prompt", "message": "go"}));
+    pi.send(&json!({"type": "prompt", "message": "go"}));
     // Each block ends before the next starts, and all end before the calls.
     let mut order = Vec::new();
     let answer = loop {
@@ -146,7 +146,7 @@ fn calls_in_three_rounds_are_one_run(version: PiVersion) {
     ];
     let (desk, tools) = desk(version, &[steps.join(", ")]);
     let mut pi = pi(&desk, &tools, &[]);
-    pi.say(&json!({"type": "prompt", "message": "go"}));
+    pi.send(&json!({"type": "prompt", "message": "go"}));
     pi.event("the tool", |event| {
         event["type"] == "tool_execution_start" && event["toolName"] == "wait"
     });

@@ -43,7 +43,7 @@ fn calls_of_every_kind_are_answered_in_one_run(version: PiVersion) {
     .join(", ");
     let (desk, tools) = desk(version, &[steps]);
     let mut pi = pi(&desk, &tools, &[]);
-    pi.say(&json!({"type": "prompt", "message": "everything, please"}));
+    pi.send(&json!({"type": "prompt", "message": "everything, please"}));
     let mut names = Vec::new();
     let last = loop {
         let answer = pi.answer();
@@ -154,7 +154,7 @@ fn steering_reaches_the_same_run_and_a_follow_up_the_next(version: PiVersion) {
             event["type"] == "message_update" && event.to_string().contains(text)
         });
     };
-    pi.say(&json!({"type": "prompt", "message": "go"}));
+    pi.send(&json!({"type": "prompt", "message": "go"}));
     streams(&mut pi, "Thinking.");
     pi.ask(json!({"type": "steer", "message": "one"}));
     touch("one");
@@ -212,15 +212,15 @@ fn aborting_a_tool_keeps_the_conversation(version: PiVersion) {
         .build();
     let (desk, tools) = desk(version, &[first, second]);
     let mut pi = pi(&desk, &tools, &[]);
-    pi.say(&json!({"type": "prompt", "message": "go"}));
+    pi.send(&json!({"type": "prompt", "message": "go"}));
     pi.event("the tool", |event| event["type"] == "tool_execution_start");
-    pi.say(&json!({"type": "abort"}));
+    pi.send(&json!({"type": "abort"}));
     let recording = desk.recorded("the run is given up", |recording| {
         recording.verdicts().len() == 1
     });
     assert_eq!(recording.client("conversationAction.cancelAction").len(), 1);
     pi.settle();
-    pi.say(&json!({"type": "prompt", "message": "again"}));
+    pi.send(&json!({"type": "prompt", "message": "again"}));
     pi.event("the answer", |event| {
         event["type"] == "message_end" && text_of(event) == "Still here."
     });
@@ -301,7 +301,7 @@ fn a_question_reaches_the_user(version: PiVersion) {
         .build();
     let (desk, tools) = desk(version, &[steps]);
     let mut pi = pi(&desk, &tools, &[]);
-    pi.say(&json!({"type": "prompt", "message": "go"}));
+    pi.send(&json!({"type": "prompt", "message": "go"}));
     let asked = |pi: &mut PiRpc, method: &str| {
         pi.event("a question", |event| {
             event["type"] == "extension_ui_request" && event["method"] == method
@@ -321,16 +321,16 @@ fn a_question_reaches_the_user(version: PiVersion) {
         request["options"],
         json!(["Apples", "Pears: green", "Type a custom answer"])
     );
-    pi.say(&answer(&request, json!("Pears: green")));
+    pi.send(&answer(&request, json!("Pears: green")));
     let request = asked(&mut pi, "input");
     assert_eq!(request["title"], "Why?");
-    pi.say(&answer(&request, json!("juicy")));
+    pi.send(&answer(&request, json!("juicy")));
     let request = asked(&mut pi, "select");
     assert_eq!(request["title"], "Sure?");
-    pi.say(&answer(&request, json!("No")));
+    pi.send(&answer(&request, json!("No")));
     let request = asked(&mut pi, "input");
     assert_eq!(request["title"], "More?");
-    pi.say(&answer(&request, Json::Null));
+    pi.send(&answer(&request, Json::Null));
     pi.event("the answer", |event| {
         event["type"] == "message_end" && text_of(event) == "Thanks."
     });

@@ -215,7 +215,7 @@ impl ChatClient {
         told
     }
 
-    pub async fn say(&mut self, text: &str) -> ChatResponse {
+    pub async fn prompt(&mut self, text: &str) -> ChatResponse {
         self.user(text);
         self.turn().await
     }
@@ -247,7 +247,7 @@ impl ChatResponse {
         if self.error.is_null() {
             assert_eq!(body["object"], "chat.completion", "{body}");
             let choice = &body["choices"][0];
-            self.hear(&choice["message"]);
+            self.receive(&choice["message"]);
             self.finish = choice["finish_reason"].as_str().unwrap().into();
         }
     }
@@ -281,7 +281,7 @@ impl ChatResponse {
                 continue;
             }
             let choice = &chunk["choices"][0];
-            self.hear(&choice["delta"]);
+            self.receive(&choice["delta"]);
             if let Some(finish) = choice["finish_reason"].as_str() {
                 assert_eq!(self.finish, "", "one end");
                 self.finish = finish.into();
@@ -289,7 +289,7 @@ impl ChatResponse {
         }
     }
 
-    fn hear(&mut self, delta: &Json) {
+    fn receive(&mut self, delta: &Json) {
         self.text.push_str(delta["content"].as_str().unwrap_or(""));
         let thinking = delta["reasoning_content"].as_str().unwrap_or("");
         self.thinking.push_str(thinking);

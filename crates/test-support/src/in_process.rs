@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::rpc_session::ToolCall;
 use crate::run_client::client_options;
+use crate::scenario::inline;
 
 /// A simulator with one scenario; each run of a conversation plays its own script.
 pub async fn simulating(runs: &[String]) -> (Sim, Backend) {
@@ -233,17 +234,18 @@ impl InProcessSession {
         taken
     }
 
-    pub async fn say(&mut self, text: &str) -> InProcessTurn {
+    pub async fn prompt(&mut self, text: &str) -> InProcessTurn {
         self.user(text);
         self.turn(CancelAfter::Endless).await
     }
 }
 
-/// A step that calls a host tool and does not wait for the result.
+/// Returns a step that calls a host tool and does not wait for the result.
 pub fn opened(tool: &str, name: &str) -> String {
-    format!(
-        r#"{{ exec = {{ mcpArgs = {{ name = "pi__{tool}", providerIdentifier = "pi", toolName = "pi__{tool}", toolCallId = "{name}", args = {{ asked = "$USER_TEXT" }} }} }}, open = true, name = "{name}" }}"#
-    )
+    let tool = format!("pi__{tool}");
+    let call = json!({"name": tool, "providerIdentifier": "pi", "toolName": tool,
+        "toolCallId": name, "args": {"asked": "$USER_TEXT"}});
+    inline(&json!({"exec": {"mcpArgs": call}, "open": true, "name": name}))
 }
 
 /// The run requests a simulator has received.

@@ -66,7 +66,7 @@ impl PiRpc {
         }
     }
 
-    pub fn say(&mut self, command: &Json) {
+    pub fn send(&mut self, command: &Json) {
         writeln!(self.stdin.as_mut().unwrap(), "{command}").unwrap();
     }
 
@@ -76,7 +76,7 @@ impl PiRpc {
         self.asked += 1;
         let id = format!("q{}", self.asked);
         command["id"] = json!(id);
-        self.say(&command);
+        self.send(&command);
         let answer = self.event("an answer", |event| {
             event["type"] == "response" && event["id"] == *id
         });
@@ -103,7 +103,7 @@ impl PiRpc {
 
     /// Sends a prompt and returns the complete message of the assistant.
     pub fn prompt(&mut self, text: &str) -> Json {
-        self.say(&json!({"type": "prompt", "message": text}));
+        self.send(&json!({"type": "prompt", "message": text}));
         let answer = self.answer();
         self.settle();
         answer

@@ -119,7 +119,7 @@ impl<'a> PiScreen<'a> {
     }
 
     /// Types a line and sends it.
-    pub fn say(&self, line: &str) {
+    pub fn enter(&self, line: &str) {
         self.type_in(line);
         self.shows(line);
         self.keys(&["Enter"]);

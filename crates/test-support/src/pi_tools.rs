@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 
 use crate::pi_env::{PiEnv, PiVersion};
 use crate::pi_rpc::{PiRpc, text};
+use crate::scenario::{CONTEXT, document};
 
 /// Tools of another extension, and a gate that denies some.
 pub const TOOLS: &str = r#"
@@ -38,13 +39,11 @@ export default (pi) => {
 pub const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
 
 pub fn desk(version: PiVersion, runs: &[String]) -> (PiEnv, PathBuf) {
-    let runs = runs.iter().map(|steps| {
-        format!("[[run]]\nsteps = [ {{ exec = {{ requestContextArgs = {{}} }} }}, {steps} ]\n")
-    });
-    let desk = PiEnv::playing(
-        version,
-        &format!("name = \"tools\"\n{}", runs.collect::<String>()),
-    );
+    let runs: Vec<String> = runs
+        .iter()
+        .map(|steps| format!("{CONTEXT}, {steps}"))
+        .collect();
+    let desk = PiEnv::playing(version, &document("tools", &runs));
     let tools = desk.home.path().join("tools.ts");
     std::fs::write(&tools, TOOLS).unwrap();
     (desk, tools)

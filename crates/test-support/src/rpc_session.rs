@@ -133,7 +133,7 @@ impl RpcSession {
     pub fn begin_with(&mut self, params: &Json) -> String {
         let id = params["turnId"].as_str().unwrap().to_owned();
         self.host
-            .say(&json!({"jsonrpc": "2.0", "id": id, "method": "turn/start", "params": params}));
+            .send(&json!({"jsonrpc": "2.0", "id": id, "method": "turn/start", "params": params}));
         id
     }
 
@@ -141,7 +141,7 @@ impl RpcSession {
     pub fn finish(&mut self, id: &str) -> TurnOutcome {
         let mut taken = TurnOutcome::default();
         loop {
-            let message = self.host.hear();
+            let message = self.host.receive();
             if message["id"] == id {
                 assert!(message.get("error").is_none(), "{message}");
                 let result = &message["result"];
@@ -150,7 +150,7 @@ impl RpcSession {
                 taken.usage = result["usage"].clone();
                 break;
             }
-            taken.hear(&message);
+            taken.receive(&message);
         }
         let mut content = vec![json!({"type": "text", "text": taken.text})];
         content.extend(taken.calls.iter().map(|call| {
@@ -174,14 +174,14 @@ impl RpcSession {
         self.finish(&id)
     }
 
-    pub fn say(&mut self, text: &str) -> TurnOutcome {
+    pub fn prompt(&mut self, text: &str) -> TurnOutcome {
         self.user(text);
         self.turn()
     }
 }
 
 impl TurnOutcome {
-    pub fn hear(&mut self, message: &Json) {
+    pub fn receive(&mut self, message: &Json) {
         if message["method"] == "log/message" {
             self.notices
                 .push(message["params"]["message"].as_str().unwrap().into());

@@ -113,8 +113,8 @@ impl RunClient {
         }
     }
 
-    pub async fn say(&mut self, text: &str) -> RunOutcome {
-        self.say_and(text, OnText::Never).await
+    pub async fn prompt(&mut self, text: &str) -> RunOutcome {
+        self.prompt_and(text, OnText::Never).await
     }
 
     /// Starts a run and returns its handle.
@@ -147,7 +147,7 @@ impl RunClient {
         )
     }
 
-    pub async fn say_and(&mut self, text: &str, when: OnText) -> RunOutcome {
+    pub async fn prompt_and(&mut self, text: &str, when: OnText) -> RunOutcome {
         let mut handle = self.begin(text);
         let mut when = Some(when);
         let mut told = RunOutcome {

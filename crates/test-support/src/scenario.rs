@@ -7,32 +7,38 @@ use serde_json::{Value as Json, json};
 
 use crate::simulator::{Simulator, Transport};
 
-/// A simulator that plays `steps` at every run.
-pub fn playing(transport: Transport, steps: &str) -> Simulator {
+/// Returns a scenario with these steps for each run.
+pub fn document(name: &str, runs: &[impl Display]) -> String {
+    let runs = runs
+        .iter()
+        .map(|steps| format!("[[run]]\nsteps = [ {steps} ]\n"));
+    format!("name = \"{name}\"\n{}", runs.collect::<String>())
+}
+
+/// Returns a simulator that plays a scenario.
+pub fn simulate(transport: Transport, scenario: &str) -> Simulator {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-    write!(file, "name = \"fault\"\n[[run]]\nsteps = [ {steps} ]\n").unwrap();
+    file.write_all(scenario.as_bytes()).unwrap();
     Simulator::with(transport, file.path())
 }
 
-/// A scenario with one script per run.
-pub fn script(runs: &[&str]) -> Simulator {
-    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-    writeln!(file, "name = \"script\"").unwrap();
-    for steps in runs {
-        writeln!(file, "[[run]]\nsteps = [ {steps} ]").unwrap();
-    }
-    Simulator::with(Transport::H2c, file.path())
+/// Returns a simulator that plays `steps` at every run.
+pub fn playing(transport: Transport, steps: &str) -> Simulator {
+    simulate(transport, &document("steps", &[steps]))
 }
 
-/// A scenario of several runs.
+/// Returns a simulator that plays different steps at each run of a conversation.
+pub fn script(runs: &[&str]) -> Simulator {
+    simulate(Transport::H2c, &document("script", runs))
+}
+
+/// The same, and ends each run.
 pub fn runs(steps: &[String]) -> Simulator {
-    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-    let mut text = String::from("name = \"settings\"\n");
-    for steps in steps {
-        text.push_str(&format!("[[run]]\nsteps = [ {steps}, {END} ]\n"));
-    }
-    file.write_all(text.as_bytes()).unwrap();
-    Simulator::with(Transport::H2c, file.path())
+    let runs: Vec<String> = steps
+        .iter()
+        .map(|steps| format!("{steps}, {END}"))
+        .collect();
+    simulate(Transport::H2c, &document("runs", &runs))
 }
 
 pub const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
@@ -46,24 +52,22 @@ pub fn calls(name: &str, args: &str, options: &str, expect: &str) -> String {
     )
 }
 
+/// Returns the result of a call: a text.
 pub fn text(text: &str) -> String {
-    format!(r#"{{ success = {{ content = [ {{ text = {{ text = "{text}" }} }} ] }} }}"#)
+    inline(&json!({"success": {"content": [{"text": {"text": text}}]}}))
 }
 
-/// A call of a tool of an MCP server.
+/// Returns a call of a tool of an MCP server.
 pub fn call(server: &str, tool: &str, args: &str, expect: &str) -> String {
-    format!(
-        r#"{{ exec = {{ mcpArgs = {{ name = "{server}-{tool}", providerIdentifier = "{server}", toolName = "{tool}", toolCallId = "c", args = {args} }} }}, expect = {{ mcpResult = {expect} }} }}"#
-    )
+    let call = json!({"name": format!("{server}-{tool}"), "providerIdentifier": server,
+        "toolName": tool, "toolCallId": "c", "args": value(args)});
+    let expect = json!({"mcpResult": value(expect)});
+    inline(&json!({"exec": {"mcpArgs": call}, "expect": expect}))
 }
 
-pub fn said(text: &str) -> String {
-    format!(r#"{{ success = {{ content = [ {{ text = {{ text = '{text}' }} }} ] }} }}"#)
-}
-
-/// An exec request of a native tool and its expected result.
+/// Returns an exec request of a native tool and its expected result.
 pub fn exec(args: &str, expect: &str) -> String {
-    format!("{{ exec = {args}, expect = {expect} }}")
+    inline(&json!({"exec": value(args), "expect": value(expect)}))
 }
 
 /// Builds the steps of a run, in the TOML that the simulator reads.

@@ -56,13 +56,13 @@ impl SidecarProcess {
         stdin.flush().unwrap();
     }
 
-    pub fn say(&mut self, message: &Json) {
+    pub fn send(&mut self, message: &Json) {
         let body = message.to_string();
         self.write(format!("Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
     }
 
     /// Sends several messages in one write.
-    pub fn say_all(&mut self, messages: &[Json]) {
+    pub fn send_all(&mut self, messages: &[Json]) {
         let mut bytes = Vec::new();
         for message in messages {
             let body = message.to_string();
@@ -75,7 +75,7 @@ impl SidecarProcess {
     pub fn answers(&mut self, count: usize) -> BTreeMap<String, Json> {
         let mut answers = BTreeMap::new();
         while answers.len() < count {
-            let message = self.hear();
+            let message = self.receive();
             if let Some(id) = message["id"].as_str() {
                 answers.insert(id.to_owned(), message);
             }
@@ -83,7 +83,7 @@ impl SidecarProcess {
         answers
     }
 
-    pub fn hear(&mut self) -> Json {
+    pub fn receive(&mut self) -> Json {
         let mut length = 0;
         loop {
             let mut line = String::new();
@@ -108,8 +108,8 @@ impl SidecarProcess {
     }
 
     pub fn call(&mut self, method: &str, params: Json) -> Json {
-        self.say(&json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": params}));
-        self.hear()
+        self.send(&json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": params}));
+        self.receive()
     }
 
     pub fn initialize(&mut self) -> Json {

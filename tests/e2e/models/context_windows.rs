@@ -83,13 +83,13 @@ fn nothing_is_learned_from_a_cancelled_run() {
     let mut host = test.host(WITH_MAX);
     let params = json!({"turnId": "t", "sessionId": "s", "workspace": "/workspace", "kind": "main",
         "messages": [{"role": "user", "content": "go", "timestamp": 1}], "model": {"id": "plain"}});
-    host.say(&json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": params}));
-    while host.hear()["method"] != "turn/event" {}
-    host.say(
+    host.send(&json!({"jsonrpc": "2.0", "id": 7, "method": "turn/start", "params": params}));
+    while host.receive()["method"] != "turn/event" {}
+    host.send(
         &json!({"jsonrpc": "2.0", "id": 8, "method": "turn/cancel", "params": {"turnId": "t"}}),
     );
     let stopped = loop {
-        let message = host.hear();
+        let message = host.receive();
         if message["id"] == 7 {
             break message;
         }
