@@ -3,7 +3,7 @@
 use agent::conversation::recovery::{
     CLOCK_SKEW, Checkpoint, Loss, Millis, Owner, Pause, Plan, Point, Request, Row, plan,
 };
-use agent::conversation::wrap::{Recovered, Verdict, collapse, wrap_as};
+use agent::conversation::wrap::{Recovered, collapse, wrap_as};
 use agent::prompts::imitates_recovered_result;
 use agent::run::{Idle, Told};
 use agent::turn::{LOST, Lost};
@@ -223,7 +223,7 @@ fn recovered(results: &Json) -> Vec<Recovered> {
         call: result["toolCallId"].as_str().unwrap().into(),
         content: result["content"].as_str().unwrap().into(),
         // The column has no errors; our results do (statement 29).
-        verdict: Verdict::Done,
+        is_error: false,
     };
     results.as_array().unwrap().iter().map(one).collect()
 }

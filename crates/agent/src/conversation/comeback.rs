@@ -11,7 +11,7 @@ use super::message::{self, Pictures, Speaker, read, read_with};
 use super::picture::{self, Picture};
 use super::plan::about;
 use super::recovery::{Loss, Point, Request};
-use super::wrap::{Recovered, Verdict, collapse, wrap};
+use super::wrap::{Recovered, collapse, wrap};
 use crate::message::{Message, ToolResult};
 use crate::prompts::{WORK_SINCE_CHECKPOINT, imitates_recovered_result};
 
@@ -247,11 +247,7 @@ pub(super) fn recovered(
         call: call.and_then(cursors).unwrap_or_else(|| id.clone()),
         tool: call.map(|call| call.tool.clone()),
         content: message::text(&result.content, pictures),
-        verdict: if result.is_error {
-            Verdict::Failed
-        } else {
-            Verdict::Done
-        },
+        is_error: result.is_error,
     }
 }
 

@@ -17,15 +17,7 @@ pub struct Recovered {
     /// The tool's output.
     pub content: String,
     /// Whether the tool failed.
-    pub verdict: Verdict,
-}
-
-/// Whether a tool succeeded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Verdict {
-    Done,
-    Failed,
+    pub is_error: bool,
 }
 
 /// Keeps one result for each call: the last one, at the position of the first. Logs how many were
@@ -70,10 +62,9 @@ pub fn wrap_as(results: &[Recovered], id: &str) -> String {
             call,
             tool,
             content,
-            verdict,
+            is_error,
         } = result;
-        let is_error = *verdict == Verdict::Failed;
-        prompts::recovered_result(id, call, tool.as_deref(), is_error, content)
+        prompts::recovered_result(id, call, tool.as_deref(), *is_error, content)
     };
     let blocks: Vec<String> = results.iter().map(block).collect();
     blocks.join("\n\n")
@@ -89,14 +80,14 @@ mod tests {
             call: call.into(),
             tool: None,
             content: content.into(),
-            verdict: Verdict::Done,
+            is_error: false,
         }
     }
 
     #[test]
     fn s29_a_failed_tool_is_marked_as_failed() {
         let failed = Recovered {
-            verdict: Verdict::Failed,
+            is_error: true,
             ..result("t", "no such file")
         };
         insta::assert_snapshot!(wrap_as(&[failed], "ID"), @r"
