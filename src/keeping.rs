@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use agent::conversation::store::{Bounds, Store};
+use agent::conversation::store::{RetentionLimits, Store};
 use foundation::place;
 
 /// How much is kept on disk, and for how long.
-const BOUNDS: Bounds = Bounds {
+const BOUNDS: RetentionLimits = RetentionLimits {
     unused: Duration::from_secs(30 * 24 * 3600),
     bytes: 1024 * 1024 * 1024,
 };

@@ -19,7 +19,7 @@ use crate::keeping::Keeping;
 use crate::parked::Parked;
 use crate::sessions::Sessions;
 use agent::conversation::fingerprint::Fingerprint;
-use agent::conversation::plan::latest;
+use agent::conversation::send_plan::latest_start;
 use agent::conversation::store::Store;
 use agent::conversation::transcript::Transcript;
 use agent::message::Message;
@@ -258,7 +258,7 @@ fn named(name: &str, transcript: &Transcript) -> String {
 
 /// Returns the ids of the calls whose results follow the last assistant message.
 fn results(messages: &[Message]) -> impl Iterator<Item = &str> {
-    let results = messages[latest(messages)..].iter();
+    let results = messages[latest_start(messages)..].iter();
     let results = results.filter_map(Message::as_tool_result);
     results.map(|result| result.call_id.as_str())
 }
@@ -266,13 +266,14 @@ fn results(messages: &[Message]) -> impl Iterator<Item = &str> {
 /// Returns the ids of the calls in the last assistant message: a user may continue without waiting
 /// for a tool.
 fn calls(messages: &[Message]) -> impl Iterator<Item = &str> {
-    let last = messages[..latest(messages)].last();
+    let last = messages[..latest_start(messages)].last();
     last.into_iter().flat_map(Message::call_ids)
 }
 
 /// Returns the digest of the history that a request continues, up to the last assistant message.
 fn ending(transcript: &Transcript) -> Option<String> {
-    let (answer, earlier) = transcript.messages[..latest(&transcript.messages)].split_last()?;
+    let (answer, earlier) =
+        transcript.messages[..latest_start(&transcript.messages)].split_last()?;
     let texts: Vec<&str> = answer.as_answer()?.texts().collect();
     Some(history(&before(transcript, earlier), &texts.join("\n")))
 }

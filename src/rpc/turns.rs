@@ -27,7 +27,7 @@ use crate::model_resolver::ResolvedModel;
 use crate::parked::Parked;
 use crate::sessions::Sessions;
 use agent::catalog::Speed;
-use agent::conversation::picture;
+use agent::conversation::image;
 use agent::conversation::transcript::Tool;
 use agent::run::{Backend, Mode, UserMessage};
 use agent::turn::{
@@ -465,7 +465,7 @@ impl Turns {
         &self,
         params: TurnInjectParams,
     ) -> Result<TurnInjectResult, ErrorObjectOwned> {
-        let pictures = picture::decode(params.images.iter().map(|image| image.data.as_str()));
+        let pictures = image::decode(params.images.iter().map(|image| image.data.as_str()));
         let pictures = pictures.map_err(|error| {
             ErrorObjectOwned::owned(INVALID_PARAMS, format!("images: {error}"), None::<()>)
         })?;

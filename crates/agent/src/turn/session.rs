@@ -19,9 +19,9 @@ use super::show::{Record, Recorded};
 use super::steer::Source;
 use super::tally::Tally;
 use super::usage;
-use crate::conversation::begun::Begun;
-use crate::conversation::comeback::Place;
 use crate::conversation::fingerprint::Fingerprint;
+use crate::conversation::intent_log::IntentLog;
+use crate::conversation::lost_turn::TurnStart;
 use crate::conversation::store::Store;
 use crate::run::{Memo, Outcome, UserMessage};
 use agent_tools::bridge::gate::Gate;
@@ -234,7 +234,7 @@ struct Task {
     /// Effects of a turn that failed, with its history: the host may retry it.
     done: Option<(Fingerprint, Memo)>,
     /// The intent log of the current turn, or of one that was interrupted.
-    notes: Option<Arc<Begun>>,
+    notes: Option<Arc<IntentLog>>,
     /// Recorded results of the cards the host was sent.
     recorded: Recorded,
     /// Commands that outlive a run; they end with the session.
@@ -353,7 +353,7 @@ impl Task {
             let ended = match pause {
                 Pause::ToolUse => {
                     live.inject_queued(&mut request).await;
-                    let place = Place::of(&request.transcript.messages);
+                    let place = TurnStart::of(&request.transcript.messages);
                     live.pause(place, self.memory.key(), recover::now());
                     match live.save().await {
                         Ok(()) => remove_settled(self.notes.as_deref(), live.settled()),
@@ -419,7 +419,7 @@ impl Task {
             if let Stop::Finished = stop
                 && let Some(notes) = self.notes.take()
             {
-                notes.forget();
+                notes.delete();
             }
             return TurnResult {
                 stop,
@@ -516,9 +516,9 @@ impl Task {
 
 /// Removes effects that the saved checkpoint includes from the intent log, so that the next process
 /// does not report them.
-fn remove_settled(notes: Option<&Begun>, settled: Vec<String>) {
+fn remove_settled(notes: Option<&IntentLog>, settled: Vec<String>) {
     if let Some(notes) = notes
-        && let Err(error) = notes.known(&settled)
+        && let Err(error) = notes.remove_committed(&settled)
     {
         tracing::debug!(%error, "settled effects could not be removed from the intent log");
     }

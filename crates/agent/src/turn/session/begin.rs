@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::Task;
-use crate::conversation::answer::{Gap, compare};
-use crate::conversation::begun::Begun;
+use crate::conversation::answer_diff::{AnswerGap, compare};
 use crate::conversation::fingerprint::Fingerprint;
-use crate::conversation::journal::Paused;
-use crate::conversation::picture;
-use crate::conversation::plan::{SendPlan, latest, plan, with_note};
-use crate::conversation::recovery::Loss;
+use crate::conversation::image;
+use crate::conversation::intent_log::IntentLog;
+use crate::conversation::journal::PausedTurn;
+use crate::conversation::recovery::LossKind;
+use crate::conversation::send_plan::{SendPlan, latest_start, plan_send, with_note};
 use crate::message::Message;
 use crate::prompts;
 use crate::run::{Action, Ended, Memo, Outcome, Start, UserMessage, What};
@@ -38,7 +38,7 @@ impl Task {
             None => self.start_run(request, tally).await?,
         };
         let Transcripted { messages, .. } = transcript(request);
-        let now = user_texts(&messages[latest(messages)..]);
+        let now = user_texts(&messages[latest_start(messages)..]);
         for words in self.undelivered.drain(..) {
             // The host's history may contain the message by now.
             if !now.contains(&words.text) {
@@ -83,7 +83,7 @@ impl Task {
         request: &mut TurnRequest,
         tally: &mut Tally,
     ) -> Result<Live, TurnResult> {
-        let pictures = picture::latest(&request.transcript.messages)
+        let pictures = image::latest(&request.transcript.messages)
             .map_err(|error| TurnResult::failed(Cause::Request, error.to_string()))?;
         let taken = self.memory.take().await;
         let taken = taken.map_err(|busy| TurnResult::failed(Cause::Taken, busy.to_string()))?;
@@ -96,7 +96,7 @@ impl Task {
             .filter(|conversation| conversation.account == request.account);
         let key = self.memory.key();
         let (mine, lost) =
-            match recover::recover(request, mine, key, Loss::Gone, Repeating::Allowed) {
+            match recover::recover(request, mine, key, LossKind::Gone, Repeating::Allowed) {
                 Tried::Ready(ready) => {
                     let Ready {
                         conversation,
@@ -122,8 +122,8 @@ impl Task {
         let asked = mine
             .as_ref()
             .and_then(|conversation| conversation.pause.as_ref());
-        let asked = asked.map_or_else(Vec::new, Paused::all);
-        let (conversation, text) = match plan(sent, answer, &asked, system, messages) {
+        let asked = asked.map_or_else(Vec::new, PausedTurn::all);
+        let (conversation, text) = match plan_send(sent, answer, &asked, system, messages) {
             SendPlan::Nothing => {
                 // Put the conversation back unchanged.
                 if let Some(conversation) = mine {
@@ -223,7 +223,7 @@ impl Task {
             unshown: _,
         } = *ready;
         let action = match (action, loss) {
-            (Action::Resume, Loss::Silent) if !tally.since_checkpoint.trim().is_empty() => {
+            (Action::Resume, LossKind::Silent) if !tally.since_checkpoint.trim().is_empty() => {
                 Action::UserMessage(UserMessage {
                     text: prompts::continue_answer(&tally.since_checkpoint),
                     images: Vec::new(),
@@ -312,9 +312,12 @@ impl Task {
         &mut self,
         request: &TurnRequest,
         conversation: &Conversation,
-    ) -> Option<Arc<Begun>> {
+    ) -> Option<Arc<IntentLog>> {
         let Transcripted { system, messages } = transcript(request);
-        let before = self.notes.take().filter(|begun| begun.goes_on(messages));
+        let before = self
+            .notes
+            .take()
+            .filter(|begun| begun.is_continued_by(messages));
         let begins = || conversation.begins(Fingerprint::of(system, messages));
         self.notes = before.or_else(|| begins().map(Arc::new));
         self.notes.clone()
@@ -326,9 +329,11 @@ impl Task {
         let history = Fingerprint::of(system, messages);
         match (self.done.take(), &self.notes) {
             (Some((of, memo)), _) if of == history => memo.handed_on(start),
-            (Some((of, memo)), _) if of.goes_on(messages) => memo.handed_on_behind_words(start),
+            (Some((of, memo)), _) if of.is_continued_by(messages) => {
+                memo.handed_on_behind_words(start)
+            }
             (_, Some(notes)) => {
-                Memo::begun(notes.all().iter().filter_map(|name| What::parse(name)))
+                Memo::begun(notes.effects().iter().filter_map(|name| What::parse(name)))
             }
             (_, None) => Memo::default(),
         }
@@ -363,12 +368,12 @@ impl Task {
         let Transcripted { system, messages } = transcript(request);
         let (sent, known) = (conversation.sent.as_ref(), conversation.answer.as_deref());
         // A checkpoint from before this turn includes none of its answer.
-        let known = if sent.is_some_and(|sent| sent.len() > latest(messages)) {
+        let known = if sent.is_some_and(|sent| sent.len() > latest_start(messages)) {
             known
         } else {
             Some("")
         };
-        let gap = known.map_or(Gap::None, |known| compare(known, tally.answer()));
+        let gap = known.map_or(AnswerGap::None, |known| compare(known, tally.answer()));
         // What the history contains is not sent separately.
         let in_history = words
             .iter()
@@ -386,7 +391,7 @@ impl Task {
             }
         };
         let all = joined(words.iter().map(|words| words.message.clone())).unwrap_or_default();
-        let (conversation, text) = match plan(sent, None, &[], system, messages) {
+        let (conversation, text) = match plan_send(sent, None, &[], system, messages) {
             // The checkpoint lacks only the undelivered messages and the text after it.
             SendPlan::Nothing | SendPlan::Resume { .. } => {
                 (conversation, with_note(all.text, &gap))

@@ -16,29 +16,29 @@ use crate::message::Message;
 
 /// The effects that a turn has started.
 #[derive(Debug)]
-pub struct Begun {
+pub struct IntentLog {
     path: PathBuf,
     history: Fingerprint,
-    names: Mutex<Names>,
+    state: Mutex<LogState>,
 }
 
 #[derive(Debug)]
-struct Names {
+struct LogState {
     all: Vec<String>,
     file: Option<File>,
 }
 
-impl Begun {
+impl IntentLog {
     /// Returns an empty log for a turn with this history.
-    pub(super) fn nothing(path: PathBuf, history: Fingerprint) -> Self {
-        let names = Mutex::new(Names {
+    pub(super) fn empty(path: PathBuf, history: Fingerprint) -> Self {
+        let state = Mutex::new(LogState {
             all: Vec::new(),
             file: None,
         });
         Self {
             path,
             history,
-            names,
+            state,
         }
     }
 
@@ -51,57 +51,57 @@ impl Begun {
         let mut lines = text
             .split_inclusive('\n')
             .filter_map(|line| line.strip_suffix('\n'));
-        let log = Self::nothing(path, Fingerprint::parse(lines.next()?)?);
-        log.names().all = lines.map(str::to_owned).collect();
+        let log = Self::empty(path, Fingerprint::parse(lines.next()?)?);
+        log.lock().all = lines.map(str::to_owned).collect();
         Some(log)
     }
 
     /// Returns whether a history continues this turn.
-    pub fn goes_on(&self, messages: &[Message]) -> bool {
-        self.history.goes_on(messages)
+    pub fn is_continued_by(&self, messages: &[Message]) -> bool {
+        self.history.is_continued_by(messages)
     }
 
     /// Returns the names of the started effects, in order.
-    pub fn all(&self) -> Vec<String> {
-        self.names().all.clone()
+    pub fn effects(&self) -> Vec<String> {
+        self.lock().all.clone()
     }
 
     /// Records an effect that is about to be executed.
     pub fn add(&self, name: &str) -> io::Result<()> {
-        let mut names = self.names();
-        names.all.push(name.to_owned());
-        let Some(file) = &mut names.file else {
-            return self.write(&mut names);
+        let mut state = self.lock();
+        state.all.push(name.to_owned());
+        let Some(file) = &mut state.file else {
+            return self.write(&mut state);
         };
         let added = file.write_all(format!("{name}\n").as_bytes());
         if added.is_err() {
             // The file may end in an incomplete line, to which nothing may be appended.
-            names.file = None;
+            state.file = None;
         }
         added
     }
 
     /// Removes effects that the state on disk now includes, each name once.
-    pub fn known(&self, these: &[String]) -> io::Result<()> {
-        let mut names = self.names();
-        let before = names.all.len();
+    pub fn remove_committed(&self, these: &[String]) -> io::Result<()> {
+        let mut state = self.lock();
+        let before = state.all.len();
         for name in these {
-            if let Some(at) = names.all.iter().position(|started| started == name) {
-                names.all.remove(at);
+            if let Some(at) = state.all.iter().position(|started| started == name) {
+                state.all.remove(at);
             }
         }
-        match names.all.len() {
+        match state.all.len() {
             same if same == before => Ok(()),
             0 => {
-                names.file = None;
+                state.file = None;
                 remove(&self.path)
             }
-            _ => self.write(&mut names),
+            _ => self.write(&mut state),
         }
     }
 
     /// Replaces the whole file through a temporary one, so that an incomplete write loses nothing.
-    fn write(&self, names: &mut Names) -> io::Result<()> {
+    fn write(&self, state: &mut LogState) -> io::Result<()> {
         let temporary = self.path.with_extension("new");
         let mut file = File::options()
             .create(true)
@@ -110,16 +110,16 @@ impl Begun {
             .mode(0o600)
             .open(&temporary)?;
         let history = serde_json::to_string(&self.history)?;
-        let text = format!("{history}\n{}\n", names.all.join("\n"));
+        let text = format!("{history}\n{}\n", state.all.join("\n"));
         file.write_all(text.as_bytes())?;
         fs::rename(&temporary, &self.path)?;
-        names.file = Some(file);
+        state.file = Some(file);
         Ok(())
     }
 
     /// Removes the log, because the turn has ended.
-    pub fn forget(&self) {
-        *self.names() = Names {
+    pub fn delete(&self) {
+        *self.lock() = LogState {
             all: Vec::new(),
             file: None,
         };
@@ -128,8 +128,8 @@ impl Begun {
         }
     }
 
-    fn names(&self) -> MutexGuard<'_, Names> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, LogState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -156,55 +156,56 @@ mod tests {
     fn another_process_reads_the_log_and_continues_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("begun");
-        assert!(Begun::read(path.clone()).is_none());
-        let first = Begun::nothing(path.clone(), Fingerprint::of("S", &[Message::user("x")]));
+        assert!(IntentLog::read(path.clone()).is_none());
+        let first = IntentLog::empty(path.clone(), Fingerprint::of("S", &[Message::user("x")]));
         first.add("a").unwrap();
         first.add("b").unwrap();
-        let second = Begun::read(path.clone()).unwrap();
-        assert_eq!(second.all(), ["a", "b"]);
+        let second = IntentLog::read(path.clone()).unwrap();
+        assert_eq!(second.effects(), ["a", "b"]);
         second.add("c").unwrap();
         second.add("d").unwrap();
         // A name that was written only partly.
         let whole = fs::read_to_string(&path).unwrap();
         fs::write(&path, format!("{whole}half")).unwrap();
-        let third = Begun::read(path.clone()).unwrap();
-        assert_eq!(third.all(), ["a", "b", "c", "d"]);
-        third.forget();
-        assert!(Begun::read(path.clone()).is_none() && third.all().is_empty());
+        let third = IntentLog::read(path.clone()).unwrap();
+        assert_eq!(third.effects(), ["a", "b", "c", "d"]);
+        third.delete();
+        assert!(IntentLog::read(path.clone()).is_none() && third.effects().is_empty());
         fs::write(&path, "no history\na\n").unwrap();
-        assert!(Begun::read(path).is_none());
+        assert!(IntentLog::read(path).is_none());
     }
 
     #[test]
     fn a_failed_write_damages_no_other_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("begun");
-        let log = Begun::nothing(path.clone(), Fingerprint::of("S", &[Message::user("x")]));
+        let log = IntentLog::empty(path.clone(), Fingerprint::of("S", &[Message::user("x")]));
         log.add("a").unwrap();
         let whole = fs::read_to_string(&path).unwrap();
         // The disk was full in the middle of a line.
         fs::write(&path, format!("{whole}hal")).unwrap();
-        log.names().file = Some(File::open(&path).unwrap());
+        log.lock().file = Some(File::open(&path).unwrap());
         log.add("half").unwrap_err();
         log.add("b").unwrap();
         log.add("c").unwrap();
-        let read = Begun::read(path).unwrap();
-        assert_eq!(read.all(), ["a", "half", "b", "c"]);
+        let read = IntentLog::read(path).unwrap();
+        assert_eq!(read.effects(), ["a", "half", "b", "c"]);
     }
 
     #[test]
     fn effects_in_the_state_on_disk_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("begun");
-        let log = Begun::nothing(path.clone(), Fingerprint::of("S", &[Message::user("x")]));
+        let log = IntentLog::empty(path.clone(), Fingerprint::of("S", &[Message::user("x")]));
         for name in ["a", "b", "a"] {
             log.add(name).unwrap();
         }
-        log.known(&["a".into(), "x".into()]).unwrap();
+        log.remove_committed(&["a".into(), "x".into()]).unwrap();
         log.add("c").unwrap();
-        let read = || Begun::read(path.clone()).map(|log| log.all());
+        let read = || IntentLog::read(path.clone()).map(|log| log.effects());
         assert_eq!(read().unwrap(), ["b", "a", "c"]);
-        log.known(&["a".into(), "b".into(), "c".into()]).unwrap();
+        log.remove_committed(&["a".into(), "b".into(), "c".into()])
+            .unwrap();
         assert!(read().is_none());
         log.add("d").unwrap();
         assert_eq!(read().unwrap(), ["d"]);
@@ -213,12 +214,12 @@ mod tests {
     #[test]
     fn a_turn_continues_until_it_has_a_complete_answer() {
         let before = [Message::user("x")];
-        let log = Begun::nothing(PathBuf::new(), Fingerprint::of("S", &before));
-        let after = |more: &[Message]| log.goes_on(&[&before, more].concat());
+        let log = IntentLog::empty(PathBuf::new(), Fingerprint::of("S", &before));
+        let after = |more: &[Message]| log.is_continued_by(&[&before, more].concat());
         assert!(after(&[]));
         assert!(after(&[answer(false), Message::user("x")]));
         assert!(after(&[answer(false), Message::tool_result("c", "t", "")]));
         assert!(!after(&[answer(true), Message::user("x")]));
-        assert!(!log.goes_on(&[answer(false)]));
+        assert!(!log.is_continued_by(&[answer(false)]));
     }
 }
