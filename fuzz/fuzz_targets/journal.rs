@@ -1,11 +1,11 @@
 //! Any bytes as a journal are either rejected as damaged or decode to an entry that round-trips.
 #![no_main]
 
-use agent::conversation::journal::{Entry, decode, encode};
+use agent::conversation::journal::{JournalEntry, decode, encode};
 use libfuzzer_sys::fuzz_target;
 use sha2::{Digest as _, Sha256};
 
-fn survives(entry: &Entry) {
+fn survives(entry: &JournalEntry) {
     let written = encode(entry).expect("what was read can be written");
     assert_eq!(decode(&written).as_ref(), Ok(entry));
 }

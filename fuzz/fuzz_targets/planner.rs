@@ -5,15 +5,16 @@
 
 use std::collections::BTreeSet;
 
+use agent::conversation::fingerprint::Fingerprint;
+use agent::conversation::recovery::{
+    CLOCK_SKEW, ConversationOwner, LARGEST_CHECKPOINT, LossKind, OLDEST_PAUSE, RebuildReason,
+    RecoveryDecision, RecoveryPlan, RecoveryRequest, StoredCheckpoint, StoredConversation,
+    StoredPause, TurnPosition, UnixMillis, plan_recovery,
+};
+use agent::conversation::send_plan::{self as send, SendPlan};
+use agent::message::{AnswerPart, Message, ToolCall};
 use arbitrary::Arbitrary;
 use bytes::Bytes;
-use agent::conversation::fingerprint::Fingerprint;
-use agent::conversation::plan::{self as send, SendPlan};
-use agent::conversation::recovery::{
-    CLOCK_SKEW, Checkpoint, Decision, LARGEST_CHECKPOINT, Loss, Millis, OLDEST_PAUSE, Owner, Pause,
-    Plan, Point, Reason, Request, Row, plan,
-};
-use agent::message::{AnswerPart, Message, ToolCall};
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 
@@ -61,8 +62,8 @@ struct Place {
 }
 
 impl Place {
-    fn point(self) -> Point<'static> {
-        Point {
+    fn point(self) -> TurnPosition<'static> {
+        TurnPosition {
             turns: self.turns.value(),
             history: self.history.text(),
         }
@@ -87,9 +88,9 @@ enum Stamp {
 }
 
 impl Stamp {
-    fn from(self, now: i64) -> Millis {
+    fn from(self, now: i64) -> UnixMillis {
         let millis = |time: std::time::Duration| time.as_millis() as i64;
-        Millis(match self {
+        UnixMillis(match self {
             Self::Near(off) => now.saturating_add(i64::from(off)),
             Self::Oldest(off) => now.saturating_sub(millis(OLDEST_PAUSE) + i64::from(off)),
             Self::Youngest(off) => now.saturating_add(millis(CLOCK_SKEW) + i64::from(off)),
@@ -124,21 +125,21 @@ fn named<'a>(ids: &[&'a str]) -> BTreeSet<&'a str> {
     ids.iter().copied().filter(|id| !id.is_empty()).collect()
 }
 
-fn comes_back(decision: &Decision) -> bool {
+fn comes_back(decision: &RecoveryDecision) -> bool {
     matches!(
         decision.plan,
-        Plan::RecoverCheckpoint | Plan::RebuildHistory(_)
+        RecoveryPlan::RecoverCheckpoint | RecoveryPlan::RebuildHistory(_)
     )
 }
 
 /// The decision without its ids, because their order follows the request.
-fn gist(decision: &Decision) -> String {
+fn gist(decision: &RecoveryDecision) -> String {
     let plan = match &decision.plan {
-        Plan::RecoverCheckpoint => "recover",
-        Plan::RebuildHistory(reason) => reason.name(),
-        Plan::Skip(skip) => skip.name(),
+        RecoveryPlan::RecoverCheckpoint => "recover",
+        RecoveryPlan::RebuildHistory(reason) => reason.name(),
+        RecoveryPlan::Skip(skip) => skip.name(),
     };
-    let Decision {
+    let RecoveryDecision {
         had_checkpoint,
         clears_pause,
         clears_checkpoint,
@@ -148,38 +149,41 @@ fn gist(decision: &Decision) -> String {
 }
 
 fn recovery(lost: &Lost) {
-    let row = lost.row.as_ref().map(|kept| Row {
+    let row = lost.row.as_ref().map(|kept| StoredConversation {
         owner: match kept.owner {
-            None => Owner::Anyone,
-            Some(session) => Owner::Session(session.map(Word::text)),
+            None => ConversationOwner::Anyone,
+            Some(session) => ConversationOwner::Session(session.map(Word::text)),
         },
-        checkpoint: kept.checkpoint.as_ref().map(|(state, at)| Checkpoint {
-            state: Bytes::copy_from_slice(state),
-            at: at.map(Place::point),
-        }),
-        pause: kept.pause.as_ref().map(|pause| Pause {
+        checkpoint: kept
+            .checkpoint
+            .as_ref()
+            .map(|(state, at)| StoredCheckpoint {
+                state: Bytes::copy_from_slice(state),
+                at: at.map(Place::point),
+            }),
+        pause: kept.pause.as_ref().map(|pause| StoredPause {
             pending: texts(&pause.pending),
             turns: pause.turns.map(Number::value),
             history: pause.history.map(Word::text),
             recorded_at: pause.recorded_at.map(|stamp| stamp.from(lost.now)),
         }),
     });
-    let request = Request {
+    let request = RecoveryRequest {
         session: lost.session.map(Word::text),
         at: lost.at.point(),
         in_flight: lost.in_flight.as_deref().map(texts),
         received: texts(&lost.received),
         loss: if lost.silent {
-            Loss::Silent
+            LossKind::Silent
         } else {
-            Loss::Gone
+            LossKind::Gone
         },
     };
-    let now = Millis(lost.now);
-    let decision = plan(row.as_ref(), &request, now);
+    let now = UnixMillis(lost.now);
+    let decision = plan_recovery(row.as_ref(), &request, now);
     assert_eq!(
         decision,
-        plan(row.as_ref(), &request, now),
+        plan_recovery(row.as_ref(), &request, now),
         "not of its arguments alone"
     );
 
@@ -187,26 +191,29 @@ fn recovery(lost: &Lost) {
     let mut stuttered = request.clone();
     stuttered.received.reverse();
     stuttered.received.extend(request.received.iter().copied());
-    assert_eq!(gist(&decision), gist(&plan(row.as_ref(), &stuttered, now)));
+    assert_eq!(
+        gist(&decision),
+        gist(&plan_recovery(row.as_ref(), &stuttered, now))
+    );
 
     let Some(row) = row else {
         assert!(!comes_back(&decision), "{decision:?} from nothing");
         return;
     };
-    let foreign = Row {
-        owner: Owner::Session(Some("another's")),
+    let foreign = StoredConversation {
+        owner: ConversationOwner::Session(Some("another's")),
         ..row.clone()
     };
     assert!(
-        !comes_back(&plan(Some(&foreign), &request, now)),
+        !comes_back(&plan_recovery(Some(&foreign), &request, now)),
         "of a foreign session"
     );
-    let unpaused = Row {
+    let unpaused = StoredConversation {
         pause: None,
         ..row.clone()
     };
     assert!(
-        !comes_back(&plan(Some(&unpaused), &request, now)),
+        !comes_back(&plan_recovery(Some(&unpaused), &request, now)),
         "without a pause"
     );
 
@@ -219,7 +226,7 @@ fn recovery(lost: &Lost) {
         !decision.clears_pause,
         "{decision:?} loses what it comes back from"
     );
-    if let Owner::Session(session) = row.owner {
+    if let ConversationOwner::Session(session) = row.owner {
         assert_eq!(session, request.session);
     }
     let pause = row.pause.as_ref().expect("a pause");
@@ -234,7 +241,7 @@ fn recovery(lost: &Lost) {
         "{age}"
     );
     match decision.plan {
-        Plan::RecoverCheckpoint => {
+        RecoveryPlan::RecoverCheckpoint => {
             let checkpoint = row.checkpoint.as_ref().expect("a checkpoint");
             assert!((1..=LARGEST_CHECKPOINT).contains(&checkpoint.state.len()));
             let at = checkpoint.at.expect("a place");
@@ -244,21 +251,24 @@ fn recovery(lost: &Lost) {
             );
             assert!(!decision.clears_checkpoint);
         }
-        Plan::RebuildHistory(reason) => {
+        RecoveryPlan::RebuildHistory(reason) => {
             assert_eq!(pause.turns, Some(request.at.turns));
             assert_eq!(pause.history, Some(request.at.history));
             assert_eq!(
                 named(request.in_flight.as_deref().unwrap_or_default()),
                 received
             );
-            let without = matches!(reason, Reason::NoCheckpoint | Reason::SynthesizedAfterIdle);
+            let without = matches!(
+                reason,
+                RebuildReason::NoCheckpoint | RebuildReason::SynthesizedAfterIdle
+            );
             assert_eq!(without, row.checkpoint.is_none());
             assert_eq!(
                 decision.clears_checkpoint,
-                reason == Reason::StaleCheckpoint
+                reason == RebuildReason::StaleCheckpoint
             );
         }
-        Plan::Skip(_) => unreachable!(),
+        RecoveryPlan::Skip(_) => unreachable!(),
     }
 }
 
@@ -316,10 +326,10 @@ fn sending(said: &Said) {
         Fingerprint::of(if same { "S" } else { "T" }, &messages[..known])
     });
     let answer = said.history.last().map(|told| told.words.text());
-    let planned = send::plan(sent.as_ref(), answer, &[], "S", &messages);
+    let planned = send::plan_send(sent.as_ref(), answer, &[], "S", &messages);
     assert_eq!(
         planned,
-        send::plan(sent.as_ref(), answer, &[], "S", &messages),
+        send::plan_send(sent.as_ref(), answer, &[], "S", &messages),
         "not of its arguments alone"
     );
     let continues = matches!(said.sent, Some((_, true)));

@@ -25,7 +25,7 @@ use crate::config::Config;
 use crate::model_resolver::ResolvedModel;
 use crate::session_options::session_options;
 use agent::catalog::Speed;
-use agent::conversation::picture;
+use agent::conversation::image;
 use agent::conversation::transcript::Tool;
 use agent::run::{Backend, Mode};
 use agent::session_manager::{
@@ -354,7 +354,7 @@ impl Turns {
         &self,
         params: TurnInjectParams,
     ) -> Result<TurnInjectResult, ErrorObjectOwned> {
-        let pictures = picture::decode(params.images.iter().map(|image| image.data.as_str()));
+        let pictures = image::decode(params.images.iter().map(|image| image.data.as_str()));
         let pictures = pictures.map_err(|error| invalid(format!("images: {error}")))?;
         let message = words(params.text, pictures);
         let taken = self.sessions.inject(&params.turn_id, message).await;

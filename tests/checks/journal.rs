@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use agent::conversation::fingerprint::Fingerprint;
-use agent::conversation::journal::Entry;
-use agent::conversation::store::{Bounds, Found, Kept, Look, Store, StoreError};
+use agent::conversation::journal::JournalEntry;
+use agent::conversation::store::{
+    BlobCheck, LoadOutcome, LockedConversation, RetentionLimits, Store, StoreError,
+};
 use agent::message::Message;
 use bytes::Bytes;
 use sha2::Digest as _;
@@ -19,9 +21,9 @@ use sha2::Digest as _;
 const SESSION: &str = "session-1";
 
 /// The entry of a conversation after its nth turn: its state names a blob that must exist.
-fn entry(turn: u8, conversation: &str) -> Entry {
+fn entry(turn: u8, conversation: &str) -> JournalEntry {
     let message = Message::user(turn.to_string()).at(turn);
-    Entry {
+    JournalEntry {
         conversation_id: conversation.into(),
         blob_key: "ab".repeat(32),
         account: "a".into(),
@@ -36,15 +38,15 @@ fn entry(turn: u8, conversation: &str) -> Entry {
     }
 }
 
-fn write(kept: &Kept, turn: u8, conversation: &str) {
-    let shelf = kept.shelf(conversation);
+fn write(kept: &LockedConversation, turn: u8, conversation: &str) {
+    let shelf = kept.blob_store(conversation);
     shelf.set(&[turn; 32], &vec![turn; 5000]).unwrap();
     kept.write(&entry(turn, conversation), &shelf).unwrap();
 }
 
-fn read(kept: &Kept) -> Entry {
-    match kept.read(Look::Content).unwrap() {
-        Found::Entry(entry) => *entry,
+fn read(kept: &LockedConversation) -> JournalEntry {
+    match kept.read(BlobCheck::Content).unwrap() {
+        LoadOutcome::Loaded(entry) => *entry,
         other => panic!("{other:?}"),
     }
 }
@@ -69,7 +71,7 @@ fn a_child_that_dies_while_writing() {
             rustix::process::kill_process(me, rustix::process::Signal::KILL).unwrap();
         }
     });
-    let kept = store.take(SESSION).unwrap();
+    let kept = store.lock(SESSION).unwrap();
     read(&kept);
     write(&kept, 2, &std::env::var(CONVERSATION).unwrap());
 }
@@ -101,15 +103,15 @@ fn killed_at_any_step_the_old_turn_or_the_new_one_is_found() {
         loop {
             let folder = tempfile::tempdir().unwrap();
             let store = Store::at(folder.path());
-            write(&store.take(SESSION).unwrap(), 1, "one");
+            write(&store.lock(SESSION).unwrap(), 1, "one");
             let lived = child(folder.path(), steps, conversation);
             // The lock of the dead child was released with it.
-            let kept = store.take(SESSION).unwrap();
+            let kept = store.lock(SESSION).unwrap();
             let found = read(&kept);
             let turn = found.state.as_ref().unwrap()[0];
             let named = if turn == 1 { "one" } else { conversation };
             assert_eq!(found, entry(turn, named), "step {steps}");
-            let blob = kept.shelf(named).get(&[turn; 32]).unwrap();
+            let blob = kept.blob_store(named).get(&[turn; 32]).unwrap();
             assert_eq!(blob, Some(Bytes::from(vec![turn; 5000])), "step {steps}");
             seen[usize::from(turn - 1)] += 1;
             // The journal can still be written.
@@ -129,18 +131,18 @@ fn killed_at_any_step_the_old_turn_or_the_new_one_is_found() {
 fn one_owner_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::at(folder.path());
-    let kept = store.take(SESSION).unwrap();
-    assert!(matches!(store.take(SESSION), Err(StoreError::Busy)));
-    store.take("another").unwrap();
+    let kept = store.lock(SESSION).unwrap();
+    assert!(matches!(store.lock(SESSION), Err(StoreError::Busy)));
+    store.lock("another").unwrap();
     drop(kept);
-    store.take(SESSION).unwrap();
+    store.lock(SESSION).unwrap();
 }
 
 #[test]
 fn state_files_are_private() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("deep/er");
-    write(&Store::at(&root).take(SESSION).unwrap(), 1, "one");
+    write(&Store::at(&root).lock(SESSION).unwrap(), 1, "one");
     let mut folders = vec![root];
     let mut files = 0;
     while let Some(folder) = folders.pop() {
@@ -168,7 +170,7 @@ fn state_files_are_private() {
 fn a_damaged_journal_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::at(folder.path());
-    let kept = store.take(SESSION).unwrap();
+    let kept = store.lock(SESSION).unwrap();
     write(&kept, 1, "one");
     let conversation = fs::read_dir(folder.path())
         .unwrap()
@@ -178,11 +180,14 @@ fn a_damaged_journal_is_set_aside() {
     let journal = conversation.path().join("journal");
     let half = fs::read(&journal).unwrap();
     fs::write(&journal, &half[..half.len() / 2]).unwrap();
-    let Found::Damaged(_, aside) = kept.read(Look::Content).unwrap() else {
+    let LoadOutcome::Damaged(_, aside) = kept.read(BlobCheck::Content).unwrap() else {
         panic!("not noticed");
     };
     assert_eq!(fs::read(aside).unwrap(), half[..half.len() / 2]);
-    assert!(matches!(kept.read(Look::Content).unwrap(), Found::Nothing));
+    assert!(matches!(
+        kept.read(BlobCheck::Content).unwrap(),
+        LoadOutcome::Nothing
+    ));
     write(&kept, 2, "two");
     assert_eq!(read(&kept), entry(2, "two"));
 }
@@ -190,7 +195,7 @@ fn a_damaged_journal_is_set_aside() {
 #[test]
 fn a_state_without_all_its_blobs_is_dropped_and_the_rest_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let kept = Store::at(folder.path()).take(SESSION).unwrap();
+    let kept = Store::at(folder.path()).lock(SESSION).unwrap();
     write(&kept, 1, "one");
     write(&kept, 2, "one");
     assert_eq!(read(&kept), entry(2, "one"));
@@ -201,10 +206,10 @@ fn a_state_without_all_its_blobs_is_dropped_and_the_rest_kept() {
     let blobs = inside.map(|entry| entry.path()).find(|path| path.is_dir());
     let blob = fs::read_dir(blobs.unwrap()).unwrap().next().unwrap();
     fs::remove_file(blob.unwrap().path()).unwrap();
-    let Found::Incomplete(found) = kept.read(Look::Content).unwrap() else {
+    let LoadOutcome::Incomplete(found) = kept.read(BlobCheck::Content).unwrap() else {
         panic!("not noticed");
     };
-    let expected = Entry {
+    let expected = JournalEntry {
         state: None,
         sent: None,
         ..entry(2, "one")
@@ -232,15 +237,15 @@ fn a_state_whose_blobs_are_not_what_they_were_is_dropped() {
     for id in [named_by_content, vec![7; 32], vec![7; 100]] {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::at(folder.path());
-        let kept = store.take(SESSION).unwrap();
-        let shelf = kept.shelf("one");
+        let kept = store.lock(SESSION).unwrap();
+        let shelf = kept.blob_store("one");
         shelf.set(&id, b"some words").unwrap();
         kept.write(&entry(1, "one"), &shelf).unwrap();
         drop(kept);
-        let kept = store.take(SESSION).unwrap();
+        let kept = store.lock(SESSION).unwrap();
         assert_eq!(read(&kept), entry(1, "one"));
         fs::write(&blobs(folder.path())[0], b"some wards").unwrap();
-        let Found::Incomplete(_) = kept.read(Look::Content).unwrap() else {
+        let LoadOutcome::Incomplete(_) = kept.read(BlobCheck::Content).unwrap() else {
             panic!("not noticed");
         };
         assert!(blobs(folder.path()).is_empty(), "it helps nobody");
@@ -254,7 +259,7 @@ fn a_state_whose_blobs_are_not_what_they_were_is_dropped() {
 #[test]
 fn a_pipe_in_place_of_the_journal_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
-    let kept = Store::at(folder.path()).take(SESSION).unwrap();
+    let kept = Store::at(folder.path()).lock(SESSION).unwrap();
     write(&kept, 1, "one");
     let conversation = fs::read_dir(folder.path()).unwrap().next().unwrap();
     let journal = conversation.unwrap().path().join("journal");
@@ -262,8 +267,8 @@ fn a_pipe_in_place_of_the_journal_is_set_aside() {
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mkfifoat(rustix::fs::CWD, &journal, mode).unwrap();
     assert!(matches!(
-        kept.read(Look::Content).unwrap(),
-        Found::Damaged(..)
+        kept.read(BlobCheck::Content).unwrap(),
+        LoadOutcome::Damaged(..)
     ));
     write(&kept, 2, "one");
     assert_eq!(read(&kept), entry(2, "one"));
@@ -272,19 +277,22 @@ fn a_pipe_in_place_of_the_journal_is_set_aside() {
 #[test]
 fn forgetting_leaves_nothing_to_read() {
     let folder = tempfile::tempdir().unwrap();
-    let kept = Store::at(folder.path()).take(SESSION).unwrap();
+    let kept = Store::at(folder.path()).lock(SESSION).unwrap();
     write(&kept, 1, "one");
-    kept.forget().unwrap();
-    kept.forget().unwrap();
-    assert!(matches!(kept.read(Look::Content).unwrap(), Found::Nothing));
-    assert_eq!(kept.shelf("one").get(&[1; 32]).unwrap(), None);
+    kept.delete().unwrap();
+    kept.delete().unwrap();
+    assert!(matches!(
+        kept.read(BlobCheck::Content).unwrap(),
+        LoadOutcome::Nothing
+    ));
+    assert_eq!(kept.blob_store("one").get(&[1; 32]).unwrap(), None);
 }
 
 #[test]
 fn sweeping_keeps_the_newest_and_those_in_hand() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::at(folder.path());
-    let all = Bounds {
+    let all = RetentionLimits {
         unused: Duration::from_secs(3600),
         bytes: u64::MAX,
     };
@@ -297,7 +305,7 @@ fn sweeping_keeps_the_newest_and_those_in_hand() {
     );
     let mut known = BTreeSet::new();
     for (session, ago) in [("a", 30), ("b", 20), ("c", 10)] {
-        write(&store.take(session).unwrap(), 1, "one");
+        write(&store.lock(session).unwrap(), 1, "one");
         // Set the times explicitly, because the clock may be too coarse for consecutive writes.
         let used = now - Duration::from_secs(ago);
         let files = |folder: &Path| {
@@ -317,17 +325,17 @@ fn sweeping_keeps_the_newest_and_those_in_hand() {
     assert_eq!(store.sweep(now, all).unwrap(), 0);
     // There is room for one conversation of about nine kilobytes. Of the two used longest ago one
     // is removed; the other is in use and stays.
-    let kept = store.take("a").unwrap();
-    let tight = Bounds {
+    let kept = store.lock("a").unwrap();
+    let tight = RetentionLimits {
         bytes: 12_000,
         ..all
     };
     assert_eq!(store.sweep(now, tight).unwrap(), 1);
     assert_eq!(read(&kept), entry(1, "one"));
-    assert_eq!(read(&store.take("c").unwrap()), entry(1, "one"));
+    assert_eq!(read(&store.lock("c").unwrap()), entry(1, "one"));
     assert!(matches!(
-        store.take("b").unwrap().read(Look::Content).unwrap(),
-        Found::Nothing
+        store.lock("b").unwrap().read(BlobCheck::Content).unwrap(),
+        LoadOutcome::Nothing
     ));
     drop(kept);
     let later = now + Duration::from_secs(7200);

@@ -1,9 +1,10 @@
 //! Test vectors of recovery: plans and their messages.
 
 use agent::conversation::recovery::{
-    CLOCK_SKEW, Checkpoint, Loss, Millis, Owner, Pause, Plan, Point, Request, Row, plan,
+    CLOCK_SKEW, ConversationOwner, LossKind, RecoveryPlan, RecoveryRequest, StoredCheckpoint,
+    StoredConversation, StoredPause, TurnPosition, UnixMillis, plan_recovery,
 };
-use agent::conversation::wrap::{Recovered, Verdict, collapse, wrap_as};
+use agent::conversation::result_envelope::{RecoveredResult, keep_last_results, wrap_results_as};
 use agent::prompts::imitates_recovered_result;
 use agent::run::{Idle, Told};
 use agent::turn::{LOST, Lost};
@@ -13,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use super::{hex, same};
 
 /// The current time in the vectors.
-const NOW: Millis = Millis(1_800_000_000_000);
+const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 /// The column whose results are expected.
 const PEER: &str = "pi-cursor@1.4.27";
 
@@ -79,24 +80,24 @@ fn sorted(value: &Json) -> Json {
     }
 }
 
-fn row(stored: &Json) -> Row<'_> {
+fn row(stored: &Json) -> StoredConversation<'_> {
     let count = |key: &str| stored[key].as_u64().map(|n| n as usize);
     let at = count("checkpointTurnCount").zip(stored["checkpointHistoryFingerprint"].as_str());
     let checkpoint = stored["checkpoint"]["$hex"].as_str();
-    Row {
+    StoredConversation {
         owner: match stored["sessionScoped"].as_bool() {
-            Some(true) => Owner::Session(stored["sessionId"].as_str()),
-            _ => Owner::Anyone,
+            Some(true) => ConversationOwner::Session(stored["sessionId"].as_str()),
+            _ => ConversationOwner::Anyone,
         },
-        checkpoint: checkpoint.map(|state| Checkpoint {
+        checkpoint: checkpoint.map(|state| StoredCheckpoint {
             state: hex(state),
-            at: at.map(|(turns, history)| Point { turns, history }),
+            at: at.map(|(turns, history)| TurnPosition { turns, history }),
         }),
-        pause: present(&stored["midPausePendingToolCalls"]).map(|pending| Pause {
+        pause: present(&stored["midPausePendingToolCalls"]).map(|pending| StoredPause {
             pending: texts(pending, "toolCallId"),
             turns: count("midPauseTurnCount"),
             history: stored["midPauseHistoryFingerprint"].as_str(),
-            recorded_at: stored["midPauseRecordedAtMs"].as_i64().map(Millis),
+            recorded_at: stored["midPauseRecordedAtMs"].as_i64().map(UnixMillis),
         }),
     }
 }
@@ -105,7 +106,7 @@ fn row(stored: &Json) -> Row<'_> {
 /// column applies.
 fn statement(
     stored: &Json,
-    request: &Request<'_>,
+    request: &RecoveryRequest<'_>,
     theirs: &Json,
     id: &str,
 ) -> Option<Result<(), &'static str>> {
@@ -120,12 +121,12 @@ fn statement(
     // by itself recovers the turn.
     if decision["reason"] == "stale_checkpoint" && theirs["stored_after"]["midPauseCleared"] == true
     {
-        let alone = Row {
+        let alone = StoredConversation {
             checkpoint: None,
             ..row(stored)
         };
-        let alone = plan(Some(&alone), request, NOW).plan;
-        return matches!(alone, Plan::RebuildHistory(_)).then_some(Ok(()));
+        let alone = plan_recovery(Some(&alone), request, NOW).plan;
+        return matches!(alone, RecoveryPlan::RebuildHistory(_)).then_some(Ok(()));
     }
     match id {
         // 15: without a pending call nothing is recovered.
@@ -150,30 +151,30 @@ pub(crate) fn plan_case(case: &Json) -> Result<(), String> {
             .map(|step| step["toolCallId"].as_str().unwrap())
             .collect()
     });
-    let request = Request {
+    let request = RecoveryRequest {
         session: input["sessionId"].as_str(),
-        at: Point {
+        at: TurnPosition {
             turns: input["completedTurns"].as_array().unwrap().len(),
             history: &history,
         },
         in_flight: calls,
         received: texts(&input["toolResults"], "toolCallId"),
         loss: match input["rebuildReason"].as_str() {
-            Some("synthesized_after_idle") => Loss::Silent,
-            _ => Loss::Gone,
+            Some("synthesized_after_idle") => LossKind::Silent,
+            _ => LossKind::Gone,
         },
     };
-    let decision = plan(row.as_ref(), &request, NOW);
+    let decision = plan_recovery(row.as_ref(), &request, NOW);
     let theirs = &case[PEER];
     let wanted = &theirs["decision"]["ok"];
     let id = case["name"].as_str().unwrap_or_default();
     let id = id.split(' ').next().unwrap_or_default();
     let got = match &decision.plan {
-        Plan::RecoverCheckpoint => json!({"kind": "recover"}),
-        Plan::RebuildHistory(reason) => {
+        RecoveryPlan::RecoverCheckpoint => json!({"kind": "recover"}),
+        RecoveryPlan::RebuildHistory(reason) => {
             json!({"kind": "rebuild_full_history", "rebuildReason": reason.name()})
         }
-        Plan::Skip(skip) => json!({"kind": "skip", "reason": skip.name()}),
+        RecoveryPlan::Skip(skip) => json!({"kind": "skip", "reason": skip.name()}),
     };
     if let Some(asked) = statement(stored.unwrap_or(&Json::Null), &request, theirs, id) {
         let wanted = match asked {
@@ -190,10 +191,9 @@ pub(crate) fn plan_case(case: &Json) -> Result<(), String> {
         &json!(decision.had_checkpoint),
         &wanted["hadStoredCheckpoint"],
     )?;
-    if let Plan::Skip(agent::conversation::recovery::Skip::PendingToolCallMismatch {
-        expected,
-        received,
-    }) = &decision.plan
+    if let RecoveryPlan::Skip(
+        agent::conversation::recovery::RecoverySkip::PendingToolCallMismatch { expected, received },
+    ) = &decision.plan
     {
         same("expected", &json!(expected), &wanted["expected"])?;
         same("received", &json!(received), &wanted["received"])?;
@@ -217,19 +217,19 @@ pub(crate) fn plan_case(case: &Json) -> Result<(), String> {
     Ok(())
 }
 
-fn recovered(results: &Json) -> Vec<Recovered> {
-    let one = |result: &Json| Recovered {
+fn recovered(results: &Json) -> Vec<RecoveredResult> {
+    let one = |result: &Json| RecoveredResult {
         tool: None,
         call: result["toolCallId"].as_str().unwrap().into(),
         content: result["content"].as_str().unwrap().into(),
         // The column has no errors; our results do (statement 29).
-        verdict: Verdict::Done,
+        is_error: false,
     };
     results.as_array().unwrap().iter().map(one).collect()
 }
 
 fn wrapped(results: &Json, id: &str) -> String {
-    wrap_as(&collapse(recovered(results)), id)
+    wrap_results_as(&keep_last_results(recovered(results)), id)
 }
 
 /// Statement 32: a marker is detected regardless of letter case.
@@ -248,7 +248,7 @@ pub(crate) fn wrap_case(case: &Json) -> Result<(), String> {
             let all: Vec<&str> = texts(results, "content");
             marked(&all.join("\n"), &case["sentinelInjectionDetected"])?;
             // The planner collapses results; the markers are added to its output.
-            let text = wrap_as(&recovered(results), "fixed-id");
+            let text = wrap_results_as(&recovered(results), "fixed-id");
             same("text", &text.as_str(), &case["pi-cursor"].as_str().unwrap())
         }
         "sentinel" => marked(case["content"].as_str().unwrap(), &case["detected"]),

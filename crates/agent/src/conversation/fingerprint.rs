@@ -66,7 +66,7 @@ impl Fingerprint {
 
     /// Returns the number of messages if this is the start of the given history, ignoring the
     /// system prompt; `None` if it is not.
-    pub fn begins(&self, messages: &[Message]) -> Option<usize> {
+    pub fn matched_prefix(&self, messages: &[Message]) -> Option<usize> {
         let known = self.message_hashes.len();
         let beginning = Self::of("", messages.get(..known)?);
         (beginning.message_hashes == self.message_hashes).then_some(known)
@@ -74,8 +74,8 @@ impl Fingerprint {
 
     /// Returns whether a history continues the turn that this one asks for: it has no complete
     /// answer since.
-    pub fn goes_on(&self, messages: &[Message]) -> bool {
-        let known = self.begins(messages);
+    pub fn is_continued_by(&self, messages: &[Message]) -> bool {
+        let known = self.matched_prefix(messages);
         known.is_some_and(|known| {
             let mut answers = messages[known..].iter().filter_map(Message::as_answer);
             answers.all(|answer| !answer.is_complete)

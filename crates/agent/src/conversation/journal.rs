@@ -16,7 +16,7 @@ const VERSION: u32 = 1;
 /// Everything that a later turn needs to continue.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub struct JournalEntry {
     /// Cursor's id of the conversation.
     pub conversation_id: String,
     /// The key that its blobs are bound to.
@@ -34,7 +34,7 @@ pub struct Entry {
     pub answer: Option<String>,
     /// The last pause of the current turn. Earlier sidecars neither wrote nor read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pause: Option<Paused>,
+    pub pause: Option<PausedTurn>,
     /// Messages that the host injected and that the state does not include. Earlier sidecars
     /// neither wrote nor read them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -49,7 +49,7 @@ pub struct Entry {
     /// Checksums of the blobs whose file name is not their checksum. Earlier sidecars neither
     /// wrote nor read them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sums: Option<Sums>,
+    pub sums: Option<BlobChecksums>,
 }
 
 /// A message of the user.
@@ -76,17 +76,17 @@ pub struct StoredImage {
 }
 
 /// SHA-256 in hex, by file name.
-pub type Sums = std::collections::BTreeMap<String, String>;
+pub type BlobChecksums = std::collections::BTreeMap<String, String>;
 
 /// A turn that waits for its host. Written before the host is shown the calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Paused {
+pub struct PausedTurn {
     /// The pending calls.
-    pub calls: Vec<PausedCall>,
+    pub calls: Vec<PendingCall>,
     /// The calls of earlier pauses in the same turn. Earlier sidecars neither wrote nor read them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub earlier: Vec<PausedCall>,
+    pub earlier: Vec<PendingCall>,
     /// Number of complete turns before this one.
     pub turns: usize,
     /// Fingerprint of those turns, from the host's own messages.
@@ -98,9 +98,9 @@ pub struct Paused {
     pub session: Option<String>,
 }
 
-impl Paused {
+impl PausedTurn {
     /// Returns all calls of the turn, oldest first.
-    pub fn all(&self) -> Vec<PausedCall> {
+    pub fn all(&self) -> Vec<PendingCall> {
         [self.earlier.as_slice(), &self.calls].concat()
     }
 }
@@ -108,7 +108,7 @@ impl Paused {
 /// A pending tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PausedCall {
+pub struct PendingCall {
     /// The host's id of the call.
     pub id: String,
     /// The host's name of the tool.
@@ -118,10 +118,10 @@ pub struct PausedCall {
     pub cursor: Option<String>,
 }
 
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for JournalEntry {
     /// Shows neither the key nor the state.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Entry")
+        f.debug_struct("JournalEntry")
             .field("conversation_id", &self.conversation_id)
             .field("state", &self.state.as_ref().map(Bytes::len))
             .field("pause", &self.pause)
@@ -137,7 +137,7 @@ struct Header {
 
 /// Why a journal cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Damage {
+pub enum JournalError {
     /// It does not have two lines, or a line is invalid.
     #[error("it is not a journal")]
     Shape,
@@ -150,7 +150,7 @@ pub enum Damage {
 }
 
 /// Encodes a journal.
-pub fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
+pub fn encode(entry: &JournalEntry) -> Result<Vec<u8>, serde_json::Error> {
     let body = serde_json::to_vec(entry)?;
     let header = Header {
         version: VERSION,
@@ -164,20 +164,22 @@ pub fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
 }
 
 /// Decodes a journal.
-pub fn decode(bytes: &[u8]) -> Result<Entry, Damage> {
+pub fn decode(bytes: &[u8]) -> Result<JournalEntry, JournalError> {
     let at = bytes
         .iter()
         .position(|b| *b == b'\n')
-        .ok_or(Damage::Shape)?;
-    let header: Header = serde_json::from_slice(&bytes[..at]).map_err(|_| Damage::Shape)?;
+        .ok_or(JournalError::Shape)?;
+    let header: Header = serde_json::from_slice(&bytes[..at]).map_err(|_| JournalError::Shape)?;
     if header.version != VERSION {
-        return Err(Damage::Version(header.version));
+        return Err(JournalError::Version(header.version));
     }
-    let body = bytes[at + 1..].strip_suffix(b"\n").ok_or(Damage::Shape)?;
+    let body = bytes[at + 1..]
+        .strip_suffix(b"\n")
+        .ok_or(JournalError::Shape)?;
     if checksum(body) != header.sha256 {
-        return Err(Damage::Checksum);
+        return Err(JournalError::Checksum);
     }
-    serde_json::from_slice(body).map_err(|_| Damage::Shape)
+    serde_json::from_slice(body).map_err(|_| JournalError::Shape)
 }
 
 pub(super) fn checksum(bytes: &[u8]) -> String {
@@ -220,8 +222,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn entry(state: Option<&[u8]>) -> Entry {
-        Entry {
+    fn entry(state: Option<&[u8]>) -> JournalEntry {
+        JournalEntry {
             conversation_id: "agent-1".into(),
             blob_key: "ab".repeat(32),
             account: "0123456789abcdef".into(),
@@ -240,17 +242,17 @@ mod tests {
     fn a_version_of_the_future_is_named() {
         let text = String::from_utf8(encode(&entry(None)).unwrap()).unwrap();
         let newer = text.replacen("\"version\":1", "\"version\":9", 1);
-        assert_eq!(decode(newer.as_bytes()), Err(Damage::Version(9)));
+        assert_eq!(decode(newer.as_bytes()), Err(JournalError::Version(9)));
     }
 
     #[test]
     fn a_pause_is_stored_and_a_journal_without_one_can_be_read() {
-        let call = PausedCall {
+        let call = PendingCall {
             id: "c1".into(),
             tool: "look".into(),
             cursor: Some("toolu_1".into()),
         };
-        let paused = Paused {
+        let paused = PausedTurn {
             calls: vec![call.clone()],
             earlier: vec![call],
             turns: 3,
@@ -258,7 +260,7 @@ mod tests {
             recorded_at: 1_800_000_000_000,
             session: Some("4567".into()),
         };
-        let entry = Entry {
+        let entry = JournalEntry {
             answer: Some("Looking.".into()),
             pause: Some(paused),
             messages: vec![StoredMessage {

@@ -21,22 +21,22 @@ pub const LARGEST_CHECKPOINT: usize = state::LARGEST;
 
 /// Milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Millis(pub i64);
+pub struct UnixMillis(pub i64);
 
 /// The stored conversation, as far as recovery needs it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row<'a> {
+pub struct StoredConversation<'a> {
     /// The session it belongs to.
-    pub owner: Owner<'a>,
+    pub owner: ConversationOwner<'a>,
     /// The last checkpoint.
-    pub checkpoint: Option<Checkpoint<'a>>,
+    pub checkpoint: Option<StoredCheckpoint<'a>>,
     /// The recorded pause.
-    pub pause: Option<Pause<'a>>,
+    pub pause: Option<StoredPause<'a>>,
 }
 
 /// Which session a stored conversation belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner<'a> {
+pub enum ConversationOwner<'a> {
     /// Any session may use it.
     Anyone,
     /// Only this session may use it; `None` is a session without an id.
@@ -45,7 +45,7 @@ pub enum Owner<'a> {
 
 /// A position in a host's history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Point<'a> {
+pub struct TurnPosition<'a> {
     /// Number of complete turns.
     pub turns: usize,
     /// Fingerprint of those turns.
@@ -54,16 +54,16 @@ pub struct Point<'a> {
 
 /// A stored checkpoint.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Checkpoint<'a> {
+pub struct StoredCheckpoint<'a> {
     /// Its bytes.
     pub state: Bytes,
     /// The position it was taken at; `None` if that was not recorded.
-    pub at: Option<Point<'a>>,
+    pub at: Option<TurnPosition<'a>>,
 }
 
 /// A stored pause.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pause<'a> {
+pub struct StoredPause<'a> {
     /// Ids of the pending calls.
     pub pending: Vec<&'a str>,
     /// Number of complete turns before the paused one.
@@ -71,27 +71,27 @@ pub struct Pause<'a> {
     /// Fingerprint of those turns.
     pub history: Option<&'a str>,
     /// When it started.
-    pub recorded_at: Option<Millis>,
+    pub recorded_at: Option<UnixMillis>,
 }
 
 /// The host's request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request<'a> {
+pub struct RecoveryRequest<'a> {
     /// Its session id, if it gave one.
     pub session: Option<&'a str>,
     /// The position of the current turn.
-    pub at: Point<'a>,
+    pub at: TurnPosition<'a>,
     /// Ids of all calls of the current turn; `None` if there is no such turn.
     pub in_flight: Option<Vec<&'a str>>,
     /// Ids of the results in the request.
     pub received: Vec<&'a str>,
     /// How the run was lost.
-    pub loss: Loss,
+    pub loss: LossKind,
 }
 
 /// How a run was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loss {
+pub enum LossKind {
     /// It no longer exists.
     Gone,
     /// It was sent the results and went idle.
@@ -100,19 +100,19 @@ pub enum Loss {
 
 /// How to continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Plan {
+pub enum RecoveryPlan {
     /// Start a new run from the stored checkpoint.
     RecoverCheckpoint,
     /// Start a new run from the host's own transcript.
-    RebuildHistory(Reason),
+    RebuildHistory(RebuildReason),
     /// Recovery is not possible.
-    Skip(Skip),
+    Skip(RecoverySkip),
 }
 
 /// Why the history is rebuilt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Reason {
+pub enum RebuildReason {
     NoCheckpoint,
     SynthesizedAfterIdle,
     StaleCheckpoint,
@@ -122,7 +122,7 @@ pub enum Reason {
 /// Why there is no recovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Skip {
+pub enum RecoverySkip {
     NoStoredConversation,
     NoMidpauseSnapshot,
     SessionMismatch,
@@ -140,7 +140,7 @@ pub enum Skip {
     },
 }
 
-impl Reason {
+impl RebuildReason {
     /// Returns its name in logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
@@ -152,7 +152,7 @@ impl Reason {
     }
 }
 
-impl Skip {
+impl RecoverySkip {
     /// Returns its name in logs and errors.
     pub fn name(&self) -> &'static str {
         match self {
@@ -181,9 +181,9 @@ impl Skip {
 
 /// A plan, and what must be removed from the stored conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
+pub struct RecoveryDecision {
     /// How to continue.
-    pub plan: Plan,
+    pub plan: RecoveryPlan,
     /// Whether a checkpoint was stored, before any was removed.
     pub had_checkpoint: bool,
     /// Whether to remove the pause, because no later request can match it.
@@ -194,10 +194,14 @@ pub struct Decision {
 
 /// Plans a recovery. An unusable checkpoint does not invalidate the pause: the history can still
 /// be rebuilt.
-pub fn plan(row: Option<&Row<'_>>, request: &Request<'_>, now: Millis) -> Decision {
+pub fn plan_recovery(
+    row: Option<&StoredConversation<'_>>,
+    request: &RecoveryRequest<'_>,
+    now: UnixMillis,
+) -> RecoveryDecision {
     let Some(row) = row else {
-        return Decision {
-            plan: Plan::Skip(Skip::NoStoredConversation),
+        return RecoveryDecision {
+            plan: RecoveryPlan::Skip(RecoverySkip::NoStoredConversation),
             had_checkpoint: false,
             clears_pause: false,
             clears_checkpoint: false,
@@ -207,33 +211,42 @@ pub fn plan(row: Option<&Row<'_>>, request: &Request<'_>, now: Millis) -> Decisi
     let (found, checkpoint_problem) = match &row.checkpoint {
         None => {
             let reason = match request.loss {
-                Loss::Gone => Reason::NoCheckpoint,
-                Loss::Silent => Reason::SynthesizedAfterIdle,
+                LossKind::Gone => RebuildReason::NoCheckpoint,
+                LossKind::Silent => RebuildReason::SynthesizedAfterIdle,
             };
-            (rebuilding().map(|()| Plan::RebuildHistory(reason)), None)
+            (
+                rebuilding().map(|()| RecoveryPlan::RebuildHistory(reason)),
+                None,
+            )
         }
         Some(checkpoint) if is_stale(checkpoint, row.pause.as_ref(), request) => {
-            let plan = Plan::RebuildHistory(Reason::StaleCheckpoint);
-            (rebuilding().map(|()| plan), Some(Skip::StaleCheckpoint))
+            let plan = RecoveryPlan::RebuildHistory(RebuildReason::StaleCheckpoint);
+            (
+                rebuilding().map(|()| plan),
+                Some(RecoverySkip::StaleCheckpoint),
+            )
         }
         Some(_) => match resume(row, request, now) {
-            Err(skip @ Skip::PendingToolCallMismatch { .. }) => {
-                let plan = Plan::RebuildHistory(Reason::CheckpointToolMismatch);
+            Err(skip @ RecoverySkip::PendingToolCallMismatch { .. }) => {
+                let plan = RecoveryPlan::RebuildHistory(RebuildReason::CheckpointToolMismatch);
                 (rebuilding().map(|()| plan), Some(skip))
             }
-            found => (found.map(|()| Plan::RecoverCheckpoint), None),
+            found => (found.map(|()| RecoveryPlan::RecoverCheckpoint), None),
         },
     };
-    let stale = checkpoint_problem == Some(Skip::StaleCheckpoint);
+    let stale = checkpoint_problem == Some(RecoverySkip::StaleCheckpoint);
     let (plan, clears_pause) = match found {
         Ok(plan) => (plan, false),
         Err(skip) => {
             let invalid = skip.invalidates_pause();
             // The problem with the checkpoint is more informative than that of the rebuild.
-            (Plan::Skip(checkpoint_problem.unwrap_or(skip)), invalid)
+            (
+                RecoveryPlan::Skip(checkpoint_problem.unwrap_or(skip)),
+                invalid,
+            )
         }
     };
-    Decision {
+    RecoveryDecision {
         plan,
         had_checkpoint: row.checkpoint.is_some(),
         clears_pause,
@@ -242,7 +255,11 @@ pub fn plan(row: Option<&Row<'_>>, request: &Request<'_>, now: Millis) -> Decisi
 }
 
 /// Returns whether a checkpoint is invalid or does not belong to the current turn.
-fn is_stale(checkpoint: &Checkpoint<'_>, pause: Option<&Pause<'_>>, request: &Request<'_>) -> bool {
+fn is_stale(
+    checkpoint: &StoredCheckpoint<'_>,
+    pause: Option<&StoredPause<'_>>,
+    request: &RecoveryRequest<'_>,
+) -> bool {
     if state::check(&checkpoint.state).is_err() {
         return true;
     }
@@ -258,7 +275,11 @@ fn is_stale(checkpoint: &Checkpoint<'_>, pause: Option<&Pause<'_>>, request: &Re
 }
 
 /// Checks whether a checkpoint that is not stale can be resumed.
-fn resume(row: &Row<'_>, request: &Request<'_>, now: Millis) -> Result<(), Skip> {
+fn resume(
+    row: &StoredConversation<'_>,
+    request: &RecoveryRequest<'_>,
+    now: UnixMillis,
+) -> Result<(), RecoverySkip> {
     check_owner(row, request)?;
     let pending = row.pause.as_ref().map(|pause| ids(&pause.pending));
     let pending = pending.unwrap_or_default();
@@ -270,30 +291,34 @@ fn resume(row: &Row<'_>, request: &Request<'_>, now: Millis) -> Result<(), Skip>
         }
         // Results of calls that are not pending.
         _ if !received.is_empty() => Err(mismatch(&pending, &received)),
-        _ => Err(Skip::NoMidpauseSnapshot),
+        _ => Err(RecoverySkip::NoMidpauseSnapshot),
     }
 }
 
 /// Checks whether the history can be rebuilt. The first failed check is the reason that is
 /// reported.
-fn rebuild(row: &Row<'_>, request: &Request<'_>, now: Millis) -> Result<(), Skip> {
-    let pause = row.pause.as_ref().ok_or(Skip::NoMidpauseSnapshot)?;
+fn rebuild(
+    row: &StoredConversation<'_>,
+    request: &RecoveryRequest<'_>,
+    now: UnixMillis,
+) -> Result<(), RecoverySkip> {
+    let pause = row.pause.as_ref().ok_or(RecoverySkip::NoMidpauseSnapshot)?;
     let pending = ids(&pause.pending);
     if pending.is_empty() {
-        return Err(Skip::NoMidpauseSnapshot);
+        return Err(RecoverySkip::NoMidpauseSnapshot);
     }
     check_owner(row, request)?;
     if pause.turns != Some(request.at.turns) {
-        return Err(Skip::MidpauseTurnCountMismatch);
+        return Err(RecoverySkip::MidpauseTurnCountMismatch);
     }
     if pause.history != Some(request.at.history) {
-        return Err(Skip::MidpauseHistoryFingerprintMismatch);
+        return Err(RecoverySkip::MidpauseHistoryFingerprintMismatch);
     }
     check_age(pause, now)?;
     let in_flight = ids(request.in_flight.as_deref().unwrap_or_default());
     let received = ids(&request.received);
     if in_flight.is_empty() || received.is_empty() {
-        return Err(Skip::NoInflightToolContinuation);
+        return Err(RecoverySkip::NoInflightToolContinuation);
     }
     check_results(&pending, &received)?;
     let set = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect();
@@ -305,27 +330,32 @@ fn rebuild(row: &Row<'_>, request: &Request<'_>, now: Millis) -> Result<(), Skip
     }
 }
 
-fn check_owner(row: &Row<'_>, request: &Request<'_>) -> Result<(), Skip> {
+fn check_owner(
+    row: &StoredConversation<'_>,
+    request: &RecoveryRequest<'_>,
+) -> Result<(), RecoverySkip> {
     match row.owner {
-        Owner::Session(session) if session != request.session => Err(Skip::SessionMismatch),
+        ConversationOwner::Session(session) if session != request.session => {
+            Err(RecoverySkip::SessionMismatch)
+        }
         _ => Ok(()),
     }
 }
 
-fn check_age(pause: &Pause<'_>, now: Millis) -> Result<(), Skip> {
+fn check_age(pause: &StoredPause<'_>, now: UnixMillis) -> Result<(), RecoverySkip> {
     let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     let age = pause
         .recorded_at
         .map(|recorded| now.0.saturating_sub(recorded.0));
     match age {
         Some(age) if age <= millis(OLDEST_PAUSE) && age >= -millis(CLOCK_SKEW) => Ok(()),
-        _ => Err(Skip::MidpauseMetadataStale),
+        _ => Err(RecoverySkip::MidpauseMetadataStale),
     }
 }
 
 /// Checks that every pending call has a result. Additional results are accepted, because earlier
 /// rounds of the same turn had theirs.
-fn check_results(pending: &[&str], received: &[&str]) -> Result<(), Skip> {
+fn check_results(pending: &[&str], received: &[&str]) -> Result<(), RecoverySkip> {
     if pending.iter().all(|id| received.contains(id)) {
         Ok(())
     } else {
@@ -333,9 +363,9 @@ fn check_results(pending: &[&str], received: &[&str]) -> Result<(), Skip> {
     }
 }
 
-fn mismatch(expected: &[&str], received: &[&str]) -> Skip {
+fn mismatch(expected: &[&str], received: &[&str]) -> RecoverySkip {
     let owned = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect();
-    Skip::PendingToolCallMismatch {
+    RecoverySkip::PendingToolCallMismatch {
         expected: owned(expected),
         received: owned(received),
     }

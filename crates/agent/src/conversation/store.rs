@@ -22,10 +22,10 @@ use atomic_write_file::AtomicWriteFile;
 use atomic_write_file::unix::OpenOptionsExt as _;
 use sha2::{Digest as _, Sha256};
 
-use super::begun::{self, Begun, Left};
+use super::blob_store::{self, BlobStore};
 use super::fingerprint::Fingerprint;
-use super::journal::{self, Damage, Entry, Sums};
-use super::shelf::{self, Shelf};
+use super::intent_log::{self, IntentLog, Left};
+use super::journal::{self, BlobChecksums, JournalEntry, JournalError};
 use foundation::private_files;
 
 const LOCK: &str = "lock";
@@ -100,11 +100,11 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreE
 
 /// A conversation's directory, locked until this is dropped.
 #[derive(Debug)]
-pub struct Kept {
+pub struct LockedConversation {
     folder: PathBuf,
     steps: Steps,
     /// The conversation id and the checksums of its blobs, from the journal.
-    sums: Mutex<(String, Sums)>,
+    sums: Mutex<(String, BlobChecksums)>,
     access: Access,
     /// The lock is released when this is dropped, or with the process.
     _lock: File,
@@ -119,7 +119,7 @@ enum Access {
 
 /// How thoroughly the blobs of a conversation are verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum BlobCheck {
     /// Their number.
     Count,
     /// Their number and their content.
@@ -128,15 +128,15 @@ pub enum Look {
 
 /// The result of reading a conversation.
 #[derive(Debug)]
-pub enum Found {
+pub enum LoadOutcome {
     /// There is none.
     Nothing,
     /// The last entry.
-    Entry(Box<Entry>),
+    Loaded(Box<JournalEntry>),
     /// The last entry without its state, because some of its blobs are missing or corrupt.
-    Incomplete(Box<Entry>),
+    Incomplete(Box<JournalEntry>),
     /// An unusable journal, which was moved to this path.
-    Damaged(Damage, PathBuf),
+    Damaged(JournalError, PathBuf),
 }
 
 impl Store {
@@ -167,7 +167,7 @@ impl Store {
 
     /// Locks a session's directory, and creates it if needed. One that cannot be written is locked
     /// for reading.
-    pub fn take(&self, session: &str) -> Result<Kept, StoreError> {
+    pub fn lock(&self, session: &str) -> Result<LockedConversation, StoreError> {
         let folder = self.root.join(name(session));
         for above in self.within.iter().chain([&self.root]) {
             private_files::check_folder(above)?;
@@ -189,7 +189,7 @@ impl Store {
             }
             // A sweep may have removed the file that was just locked.
             if lock.metadata().map_err(failed("look at", &path))?.nlink() > 0 {
-                return Ok(Kept {
+                return Ok(LockedConversation {
                     folder,
                     steps: self.steps.clone(),
                     sums: Mutex::default(),
@@ -202,7 +202,7 @@ impl Store {
 
     /// Removes conversations that were not used for a while, then the least recently used ones
     /// until the rest fits. Returns how many were removed.
-    pub fn sweep(&self, now: SystemTime, bounds: Bounds) -> Result<usize, StoreError> {
+    pub fn sweep(&self, now: SystemTime, bounds: RetentionLimits) -> Result<usize, StoreError> {
         let mut found = Vec::new();
         let entries = match fs::read_dir(&self.root) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -235,111 +235,114 @@ impl Store {
 
 /// Limits for the stored conversations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct RetentionLimits {
     /// How long a conversation may stay unused.
     pub unused: Duration,
     /// Bytes that all conversations may take.
     pub bytes: u64,
 }
 
-impl Kept {
+impl LockedConversation {
     /// Returns whether nothing can be written.
     pub fn is_read_only(&self) -> bool {
         self.access == Access::Read
     }
 
     /// Reads the last entry. A damaged journal is moved aside, not deleted.
-    pub fn read(&self, look: Look) -> Result<Found, StoreError> {
+    pub fn read(&self, check: BlobCheck) -> Result<LoadOutcome, StoreError> {
         let path = self.folder.join(JOURNAL);
         let decoded = match fs::metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(LoadOutcome::Nothing);
+            }
             Err(error) => return Err(failed("look at", &path)(error)),
             // Reading a pipe would block until something writes to it.
-            Ok(data) if !data.is_file() => Err(Damage::Shape),
+            Ok(data) if !data.is_file() => Err(JournalError::Shape),
             Ok(_) => journal::decode(&fs::read(&path).map_err(failed("read", &path))?),
         };
         match decoded {
             Ok(mut entry) => {
                 let (blobs, sums) = (entry.blobs.take().unwrap_or(0), entry.sums.take());
-                let look = sums.as_ref().map_or(Look::Count, |_| look);
+                let check = sums.as_ref().map_or(BlobCheck::Count, |_| check);
                 self.set_sums(&entry.conversation_id, sums.unwrap_or_default());
-                let shelf = self.shelf(&entry.conversation_id);
-                let complete = shelf.count() >= blobs;
-                let sound = complete && (look == Look::Count || !shelf.remove_corrupt(blobs));
-                self.set_sums(&entry.conversation_id, shelf.sums());
+                let blob_store = self.blob_store(&entry.conversation_id);
+                let complete = blob_store.count() >= blobs;
+                let sound =
+                    complete && (check == BlobCheck::Count || !blob_store.remove_corrupt(blobs));
+                self.set_sums(&entry.conversation_id, blob_store.sums());
                 if sound || entry.state.is_none() {
-                    return Ok(Found::Entry(Box::new(entry)));
+                    return Ok(LoadOutcome::Loaded(Box::new(entry)));
                 }
                 entry.state = None;
                 entry.sent = None;
-                Ok(Found::Incomplete(Box::new(entry)))
+                Ok(LoadOutcome::Incomplete(Box::new(entry)))
             }
             Err(damage) => {
                 // One damaged journal is enough for an investigation; the next one replaces it.
                 let damaged_path = self.folder.join("journal.damaged");
                 fs::rename(&path, &damaged_path).map_err(failed("set aside", &path))?;
-                Ok(Found::Damaged(damage, damaged_path))
+                Ok(LoadOutcome::Damaged(damage, damaged_path))
             }
         }
     }
 
     /// Returns the write-ahead log of a turn that another process did not finish.
-    pub fn begun(&self) -> Option<Left> {
-        Begun::read(self.folder.join(BEGUN))
+    pub fn unfinished_log(&self) -> Option<Left> {
+        IntentLog::read(self.folder.join(BEGUN))
     }
 
     /// Removes the write-ahead log.
     pub fn forget_begun(&self) {
-        begun::forget(&self.folder.join(BEGUN));
+        intent_log::remove(&self.folder.join(BEGUN));
     }
 
     /// Returns an empty write-ahead log for a turn with this history.
-    pub fn begins(&self, history: Fingerprint) -> Begun {
-        Begun::nothing(self.folder.join(BEGUN), history)
+    pub fn new_intent_log(&self, history: Fingerprint) -> IntentLog {
+        IntentLog::empty(self.folder.join(BEGUN), history)
     }
 
-    fn set_sums(&self, conversation_id: &str, sums: Sums) {
+    fn set_sums(&self, conversation_id: &str, sums: BlobChecksums) {
         let known = (conversation_id.to_owned(), sums);
         *self.sums.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
     /// Returns the blobs of a conversation, with the checksums of the journal that was read or
     /// written last.
-    pub fn shelf(&self, conversation_id: &str) -> Shelf {
+    pub fn blob_store(&self, conversation_id: &str) -> BlobStore {
         let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         let sums = if sums.0 == conversation_id {
             sums.1.clone()
         } else {
-            Sums::default()
+            BlobChecksums::default()
         };
         let folder = format!("blobs-{}", name(conversation_id));
-        Shelf::at(self.folder.join(folder), sums)
+        BlobStore::at(self.folder.join(folder), sums)
     }
 
     /// Writes the blobs that are not on disk yet, then the entry that needs them, then removes the
     /// blobs of earlier conversations.
-    pub fn write(&self, entry: &Entry, shelf: &Shelf) -> Result<(), StoreError> {
-        make_private(shelf.folder())?;
-        for (path, data) in shelf.unwritten() {
+    pub fn write(&self, entry: &JournalEntry, blob_store: &BlobStore) -> Result<(), StoreError> {
+        make_private(blob_store.folder())?;
+        for (path, data) in blob_store.unwritten() {
             self.write_atomically(&path, &data)?;
-            shelf.written(&path, &data);
+            blob_store.written(&path, &data);
         }
         let path = self.folder.join(JOURNAL);
-        let entry = Entry {
-            blobs: Some(shelf.count()),
-            sums: Some(shelf.sums()),
+        let entry = JournalEntry {
+            blobs: Some(blob_store.count()),
+            sums: Some(blob_store.sums()),
             ..entry.clone()
         };
         let bytes = journal::encode(&entry)
             .map_err(|error| failed("encode", &path)(io::Error::other(error)))?;
         self.write_atomically(&path, &bytes)?;
         self.set_sums(&entry.conversation_id, entry.sums.unwrap_or_default());
-        self.remove_other_blobs(shelf.folder());
+        self.remove_other_blobs(blob_store.folder());
         Ok(())
     }
 
     /// Deletes the conversation.
-    pub fn forget(&self) -> Result<(), StoreError> {
+    pub fn delete(&self) -> Result<(), StoreError> {
         self.forget_begun();
         let path = self.folder.join(JOURNAL);
         match fs::remove_file(&path) {
@@ -424,7 +427,7 @@ fn name(text: &str) -> String {
 }
 
 fn make_private(folder: &Path) -> Result<(), StoreError> {
-    shelf::make_private(folder).map_err(failed("create", folder))
+    blob_store::make_private(folder).map_err(failed("create", folder))
 }
 
 /// Returns the bytes in a directory; unreadable entries count as zero.

@@ -3,10 +3,10 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::conversation::store::{Bounds, Store};
+use crate::conversation::store::{RetentionLimits, Store};
 
 /// How much is kept on disk, and for how long.
-const BOUNDS: Bounds = Bounds {
+const BOUNDS: RetentionLimits = RetentionLimits {
     unused: Duration::from_secs(30 * 24 * 3600),
     bytes: 1024 * 1024 * 1024,
 };

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::conversation::fingerprint::Fingerprint;
-use crate::conversation::plan::latest;
+use crate::conversation::send_plan::latest_start;
 use crate::conversation::transcript::Transcript;
 use crate::message::Message;
 
@@ -180,7 +180,7 @@ impl SessionIndex {
 
 /// Returns the ids of the calls whose results follow the last assistant message.
 fn results(messages: &[Message]) -> impl Iterator<Item = &str> {
-    let results = messages[latest(messages)..].iter();
+    let results = messages[latest_start(messages)..].iter();
     let results = results.filter_map(Message::as_tool_result);
     results.map(|result| result.call_id.as_str())
 }
@@ -188,13 +188,14 @@ fn results(messages: &[Message]) -> impl Iterator<Item = &str> {
 /// Returns the ids of the calls in the last assistant message: a user may continue without waiting
 /// for a tool.
 fn calls(messages: &[Message]) -> impl Iterator<Item = &str> {
-    let last = messages[..latest(messages)].last();
+    let last = messages[..latest_start(messages)].last();
     last.into_iter().flat_map(Message::call_ids)
 }
 
 /// Returns the digest of the history that a transcript continues, up to the last assistant message.
 fn continued_history(transcript: &Transcript) -> Option<String> {
-    let (answer, earlier) = transcript.messages[..latest(&transcript.messages)].split_last()?;
+    let (answer, earlier) =
+        transcript.messages[..latest_start(&transcript.messages)].split_last()?;
     let texts: Vec<&str> = answer.as_answer()?.texts().collect();
     Some(history_digest(
         &digest_before(transcript, earlier),

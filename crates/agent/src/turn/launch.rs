@@ -13,11 +13,11 @@ use super::policy::Bridging;
 use super::request::{Hands, TurnRequest};
 use super::show::{Recorded, Show};
 use super::usage;
-use crate::conversation::begun::Begun;
+use crate::conversation::bootstrap::{self, HistoryBudget};
 use crate::conversation::fingerprint::Fingerprint;
-use crate::conversation::history::{self, Budget};
-use crate::conversation::picture;
-use crate::conversation::store::Kept;
+use crate::conversation::image;
+use crate::conversation::intent_log::IntentLog;
+use crate::conversation::store::LockedConversation;
 use crate::message::Message;
 use crate::run::{Action, Memo, Restarts, RetryPolicy, RunSpec, Spent, Timing, start};
 use agent_tools::bridge::Bridge;
@@ -45,7 +45,7 @@ pub(super) struct Surroundings<'a> {
     /// The user's Cursor settings.
     pub(super) settings: Arc<CursorConfig>,
     /// The intent log.
-    pub(super) begun: Option<Arc<Begun>>,
+    pub(super) begun: Option<Arc<IntentLog>>,
     /// Publishes the gate of each run.
     pub(super) gate: &'a watch::Sender<Weak<ExternalCallSender>>,
 }
@@ -189,7 +189,7 @@ pub(super) fn launch(
 pub(super) fn rebuilt(
     request: &TurnRequest,
     history: &[Message],
-    kept: Option<Arc<Kept>>,
+    kept: Option<Arc<LockedConversation>>,
 ) -> Result<Conversation, String> {
     let mut conversation = Conversation::new(request.account.clone(), kept)
         .map_err(|error| format!("no source of randomness: {error}"))?;
@@ -209,8 +209,8 @@ pub(super) fn reset_to_history(
     let messages = &request.transcript.messages;
     let now = messages.get(history.len()..).unwrap_or_default();
     let besides = usage::context(&request.transcript.system, now);
-    let budget = Budget::for_window(window, output).less(besides);
-    let rebuilt = history::rebuild(history, budget);
+    let budget = HistoryBudget::for_window(window, output).less(besides);
+    let rebuilt = bootstrap::build(history, budget);
     tracing::debug!(
         blobs = rebuilt.blobs.len(),
         left_out = rebuilt.omitted,
@@ -254,8 +254,8 @@ fn rules(request: &TurnRequest) -> Vec<Instruction> {
     if !request.transcript.system.trim().is_empty() {
         rules.push(rule("host/system-prompt", &request.transcript.system));
     }
-    if picture::any_earlier(&request.transcript.messages) {
-        rules.push(rule("host/pictures", picture::NOTE));
+    if image::has_unsent(&request.transcript.messages) {
+        rules.push(rule("host/pictures", image::NOTE));
     }
     rules
 }

@@ -21,9 +21,9 @@ use super::request::{TurnEvent, TurnRequest};
 use super::show::{Show, ends_cards};
 use super::steer::{Source, Steering, Then};
 use super::tally::{Shown, Tally, send_event};
-use crate::conversation::continuation::results;
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
+use crate::conversation::tool_results::pending_results;
 use crate::message::Message;
 use crate::run::queue::Weighed as _;
 use crate::run::{Command, Ended, Handle, Memo, Outcome, RunEvent};
@@ -146,7 +146,7 @@ impl Live {
 
     /// Returns whether a history continues this run: by its tool results, else by its fingerprint.
     pub(super) fn continues(&self, system: &str, messages: &[Message]) -> bool {
-        if !results(messages, |id| self.waits(id)).is_empty() {
+        if !pending_results(messages, |id| self.waits(id)).is_empty() {
             return true;
         }
         let now = Fingerprint::of(system, messages);

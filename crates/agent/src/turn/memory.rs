@@ -6,11 +6,11 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::recover::BridgeKey;
-use crate::conversation::begun::{Begun, Left};
+use crate::conversation::blob_store::{BlobStore, BlobStoreError};
 use crate::conversation::fingerprint::Fingerprint;
-use crate::conversation::journal::{Entry, Paused, StoredImage, StoredMessage};
-use crate::conversation::shelf::{Shelf, ShelfError};
-use crate::conversation::store::{Found, Kept, Look, Store, StoreError};
+use crate::conversation::intent_log::{IntentLog, Left};
+use crate::conversation::journal::{JournalEntry, PausedTurn, StoredImage, StoredMessage};
+use crate::conversation::store::{BlobCheck, LoadOutcome, LockedConversation, Store, StoreError};
 use crate::run::{BlobError, BlobKey, Blobs, Image, MemoryBlobs, UserMessage};
 
 /// The notice about a session folder that cannot be written.
@@ -29,7 +29,7 @@ pub(super) struct Conversation {
     /// The part of the answer to it that the checkpoint includes; `None` if unknown.
     pub(super) answer: Option<String>,
     /// The last pause of the current turn.
-    pub(super) pause: Option<Paused>,
+    pub(super) pause: Option<PausedTurn>,
     /// Injected messages that the checkpoint does not include.
     pub(super) messages: Vec<UserMessage>,
     /// The rest of a complete answer that the host has not received.
@@ -40,11 +40,11 @@ pub(super) struct Conversation {
 #[derive(Debug, Clone)]
 enum Place {
     Memory(Arc<MemoryBlobs>),
-    Disk(Arc<Kept>, Arc<Shelf>),
+    Disk(Arc<LockedConversation>, Arc<BlobStore>),
 }
 
 /// The blobs on disk, in the form a run uses.
-struct OnShelf(Arc<Shelf>);
+struct OnShelf(Arc<BlobStore>);
 
 impl Blobs for OnShelf {
     fn get(&self, id: &[u8]) -> Result<Option<Bytes>, BlobError> {
@@ -54,15 +54,18 @@ impl Blobs for OnShelf {
 
     fn set(&self, id: &[u8], data: Bytes) -> Result<(), BlobError> {
         self.0.set(id, &data).map_err(|error| match error {
-            ShelfError::Full { limit } => BlobError::full(limit),
-            ShelfError::Io(error) => BlobError::Store(error.to_string()),
+            BlobStoreError::Full { limit } => BlobError::full(limit),
+            BlobStoreError::Io(error) => BlobError::Store(error.to_string()),
         })
     }
 }
 
 impl Conversation {
     /// Returns a new conversation, stored where the session is stored.
-    pub(super) fn new(account: String, kept: Option<Arc<Kept>>) -> Result<Self, getrandom::Error> {
+    pub(super) fn new(
+        account: String,
+        kept: Option<Arc<LockedConversation>>,
+    ) -> Result<Self, getrandom::Error> {
         let id = format!("agent-{}", Uuid::new_v4());
         Ok(Self {
             blobs: Place::of(kept, &id),
@@ -79,7 +82,7 @@ impl Conversation {
     }
 
     /// Returns a conversation read from disk; `None` if its entry is invalid.
-    fn restore(entry: Entry, kept: Arc<Kept>) -> Option<Self> {
+    fn restore(entry: JournalEntry, kept: Arc<LockedConversation>) -> Option<Self> {
         Some(Self {
             blobs: Place::of(Some(kept), &entry.conversation_id),
             id: entry.conversation_id,
@@ -95,8 +98,8 @@ impl Conversation {
     }
 
     /// Creates the intent log of a turn; `None` if the conversation is not stored.
-    pub(super) fn begins(&self, history: Fingerprint) -> Option<Begun> {
-        self.kept().map(|kept| kept.begins(history))
+    pub(super) fn begins(&self, history: Fingerprint) -> Option<IntentLog> {
+        self.kept().map(|kept| kept.new_intent_log(history))
     }
 
     /// Returns the blobs for a run.
@@ -108,11 +111,11 @@ impl Conversation {
     }
 
     /// Drops the conversation and returns the place it was stored in.
-    pub(super) fn into_kept(self) -> Option<Arc<Kept>> {
+    pub(super) fn into_kept(self) -> Option<Arc<LockedConversation>> {
         self.kept()
     }
 
-    fn kept(&self) -> Option<Arc<Kept>> {
+    fn kept(&self) -> Option<Arc<LockedConversation>> {
         match &self.blobs {
             Place::Memory(_) => None,
             Place::Disk(kept, _) => Some(kept.clone()),
@@ -127,7 +130,7 @@ impl Conversation {
         if kept.is_read_only() {
             return Ok(());
         }
-        let entry = Entry {
+        let entry = JournalEntry {
             conversation_id: self.id.clone(),
             blob_key: self.blob_key.expose_hex().into(),
             account: self.account.clone(),
@@ -183,10 +186,10 @@ impl Place {
         }
     }
 
-    fn of(kept: Option<Arc<Kept>>, conversation: &str) -> Self {
+    fn of(kept: Option<Arc<LockedConversation>>, conversation: &str) -> Self {
         match kept {
             Some(kept) => {
-                let shelf = Arc::new(kept.shelf(conversation));
+                let shelf = Arc::new(kept.blob_store(conversation));
                 Self::Disk(kept, shelf)
             }
             None => Self::Memory(Arc::default()),
@@ -202,7 +205,7 @@ pub(super) struct Memory {
     /// A conversation that could not be written to disk.
     unsaved: Option<Conversation>,
     /// How thoroughly the files are verified: once is enough, because later ones are our own.
-    look: Look,
+    look: BlobCheck,
 }
 
 /// What a turn starts with.
@@ -210,7 +213,7 @@ pub(super) struct Memory {
 pub(super) struct Taken {
     pub(super) conversation: Option<Conversation>,
     /// Where a new conversation would be stored.
-    pub(super) kept: Option<Arc<Kept>>,
+    pub(super) kept: Option<Arc<LockedConversation>>,
     /// The intent log of an interrupted turn of another process.
     pub(super) begun: Option<Left>,
     /// Injected messages of another process that no checkpoint includes.
@@ -226,7 +229,7 @@ impl Memory {
             key: BridgeKey::of(store.as_ref().map(|(_, session)| session.as_str())),
             store,
             unsaved: None,
-            look: Look::Content,
+            look: BlobCheck::Content,
         }
     }
 
@@ -270,14 +273,14 @@ impl Memory {
         let Some((store, session)) = self.store.clone() else {
             return Ok(nothing(None));
         };
-        let look = std::mem::replace(&mut self.look, Look::Count);
+        let look = std::mem::replace(&mut self.look, BlobCheck::Count);
         let found = blocking(move || {
-            let kept = store.take(&session)?;
+            let kept = store.lock(&session)?;
             let found = kept.read(look)?;
             // This process knows what it has started itself.
             let begun = match look {
-                Look::Content => kept.begun(),
-                Look::Count => None,
+                BlobCheck::Content => kept.unfinished_log(),
+                BlobCheck::Count => None,
             };
             Ok((Arc::new(kept), found, begun))
         });
@@ -285,7 +288,7 @@ impl Memory {
             Ok(found) => found,
             Err(StoreError::Busy) => {
                 tracing::debug!("lock.busy");
-                self.look = Look::Content;
+                self.look = BlobCheck::Content;
                 return Err(StoreError::Busy);
             }
             Err(error) => {
@@ -297,15 +300,15 @@ impl Memory {
             }
         };
         let (conversation, notice) = match found {
-            Found::Nothing => (None, None),
-            Found::Entry(entry) => (Conversation::restore(*entry, kept.clone()), None),
-            Found::Incomplete(entry) => {
+            LoadOutcome::Nothing => (None, None),
+            LoadOutcome::Loaded(entry) => (Conversation::restore(*entry, kept.clone()), None),
+            LoadOutcome::Incomplete(entry) => {
                 tracing::debug!("journal.incomplete");
                 let notice = "stored files of this session are missing or damaged; the conversation is rebuilt from the history";
                 let conversation = Conversation::restore(*entry, kept.clone());
                 (conversation, Some(notice.to_owned()))
             }
-            Found::Damaged(damage, aside) => {
+            LoadOutcome::Damaged(damage, aside) => {
                 tracing::debug!(reason = %damage, "journal.set_aside");
                 let notice = format!(
                     "the stored conversation of this session cannot be used ({damage}) and was set aside as {}; it is rebuilt from the history",
@@ -317,7 +320,7 @@ impl Memory {
         let read_only = || kept.is_read_only().then(|| READ_ONLY.to_owned());
         // This process knows the messages it has accepted itself.
         let messages = match (look, &conversation) {
-            (Look::Content, Some(conversation)) => conversation.messages.clone(),
+            (BlobCheck::Content, Some(conversation)) => conversation.messages.clone(),
             _ => Vec::new(),
         };
         Ok(Taken {
@@ -349,7 +352,7 @@ impl Memory {
     pub(super) async fn forget(&mut self) {
         self.unsaved = None;
         if let Some((store, session)) = self.store.clone() {
-            let forgotten = blocking(move || store.take(&session)?.forget()).await;
+            let forgotten = blocking(move || store.lock(&session)?.delete()).await;
             if let Err(error) = forgotten {
                 // The fingerprint will show that the history differs.
                 tracing::debug!(%error, "the stored conversation could not be removed");

@@ -7,7 +7,7 @@ use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 use super::request::Hands;
-use crate::conversation::begun::Begun;
+use crate::conversation::intent_log::IntentLog;
 use crate::run::What;
 use agent_tools::{ExecError, ExecRequest, ExecTask, Executor, PendingQuestion, ReplySender};
 use cursor_proto::agent::v1::AskQuestionArgs;
@@ -17,7 +17,7 @@ use cursor_proto::agent::v1::AskQuestionArgs;
 pub(super) struct Noted {
     inner: Arc<dyn Executor>,
     /// The intent log, if the conversation is stored.
-    begun: Option<Arc<Begun>>,
+    begun: Option<Arc<IntentLog>>,
     calls: Calls,
     /// Resolves when the previous call was passed to the host, because calls keep their order.
     last: Mutex<Option<oneshot::Receiver<()>>>,
@@ -45,7 +45,7 @@ impl Noted {
     /// Returns `inner` itself if there is nothing to log.
     pub(super) fn around(
         inner: Arc<dyn Executor>,
-        begun: Option<Arc<Begun>>,
+        begun: Option<Arc<IntentLog>>,
         calls: Calls,
     ) -> Arc<dyn Executor> {
         match (&begun, calls) {
@@ -171,8 +171,8 @@ mod tests {
     #[test]
     fn an_effect_that_cannot_be_logged_is_not_executed() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Store::at(folder.path()).take("s").unwrap();
-        let begun = Arc::new(kept.begins(Fingerprint::of("S", &[])));
+        let kept = Store::at(folder.path()).lock("s").unwrap();
+        let begun = Arc::new(kept.new_intent_log(Fingerprint::of("S", &[])));
         let doer = Arc::new(Doer::default());
         let noted = Noted::around(Arc::clone(&doer) as _, Some(begun), Calls::Theirs);
         let request = ExecRequest::ShellArgs(ShellArgs::default());

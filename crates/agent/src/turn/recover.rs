@@ -12,11 +12,12 @@ use super::memory::Conversation;
 use super::request::{Door, TurnRequest};
 use super::tally::{Shown, Tally};
 use super::wording::Lost;
-use crate::conversation::comeback::{Comeback, News};
-use crate::conversation::journal::Paused;
-use crate::conversation::picture::Picture;
+use crate::conversation::image::DecodedImage;
+use crate::conversation::journal::PausedTurn;
+use crate::conversation::lost_turn::{LostTurn, ResumePrompt};
 use crate::conversation::recovery::{
-    Checkpoint, Decision, Loss, Millis, Owner, Pause, Plan, Reason, Row, Skip, plan,
+    ConversationOwner, LossKind, RebuildReason, RecoveryDecision, RecoveryPlan, RecoverySkip,
+    StoredCheckpoint, StoredConversation, StoredPause, UnixMillis, plan_recovery,
 };
 use crate::run::{self, Action, Ended, Image, Outcome, UserMessage};
 use cursor_client::failure::Retry;
@@ -56,9 +57,9 @@ impl BridgeKey {
 }
 
 /// Returns the wall-clock time, because a pause may have started in another process.
-pub(super) fn now() -> Millis {
+pub(super) fn now() -> UnixMillis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    Millis(since.map_or(0, |since| {
+    UnixMillis(since.map_or(0, |since| {
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
     }))
 }
@@ -96,22 +97,22 @@ pub(super) fn recover(
     request: &TurnRequest,
     kept: Option<Conversation>,
     key: &BridgeKey,
-    loss: Loss,
+    loss: LossKind,
     repeating: Repeating,
 ) -> Tried {
     let messages = &request.transcript.messages;
-    let Some(come) = Comeback::read(messages) else {
+    let Some(come) = LostTurn::read(messages) else {
         return Tried::Unneeded(kept);
     };
     let known = kept
         .as_ref()
-        .and_then(|conversation| conversation.sent.as_ref()?.begins(messages));
+        .and_then(|conversation| conversation.sent.as_ref()?.matched_prefix(messages));
     let decision = {
         let row = kept.as_ref().map(|kept| row(kept, &come, known));
-        plan(row.as_ref(), &come.request(key.name(), loss), now())
+        plan_recovery(row.as_ref(), &come.request(key.name(), loss), now())
     };
     let model = &request.model.id;
-    let skipped = |skip: &Skip, kept| {
+    let skipped = |skip: &RecoverySkip, kept| {
         log_skip(skip, &decision, key);
         let lost = Lost {
             had_checkpoint: decision.had_checkpoint,
@@ -122,7 +123,7 @@ pub(super) fn recover(
     };
     let mut conversation = match (kept, &decision.plan) {
         (Some(conversation), _) => conversation,
-        (None, Plan::Skip(skip)) => return skipped(skip, None),
+        (None, RecoveryPlan::Skip(skip)) => return skipped(skip, None),
         // A plan without a stored conversation is always a skip.
         (None, _) => return Tried::Unneeded(None),
     };
@@ -135,13 +136,13 @@ pub(super) fn recover(
         conversation.answer = None;
     }
     let news = match &decision.plan {
-        Plan::Skip(skip) => return skipped(skip, Some(conversation)),
-        Plan::RecoverCheckpoint => {
+        RecoveryPlan::Skip(skip) => return skipped(skip, Some(conversation)),
+        RecoveryPlan::RecoverCheckpoint => {
             let asked = conversation.pause.as_ref();
-            let asked = asked.map_or_else(Vec::new, Paused::all);
+            let asked = asked.map_or_else(Vec::new, PausedTurn::all);
             let news = match known {
-                Some(known) => come.since(known, conversation.answer.as_deref(), &asked),
-                None => come.since(come.place.start, None, &asked),
+                Some(known) => come.prompt_since(known, conversation.answer.as_deref(), &asked),
+                None => come.prompt_since(come.turn_start.start, None, &asked),
             };
             if repeating == Repeating::Never && !news.text.is_empty() {
                 return Tried::Unneeded(Some(conversation));
@@ -149,17 +150,17 @@ pub(super) fn recover(
             log_checkpoint(&conversation, &news, key, model);
             news
         }
-        Plan::RebuildHistory(_) if repeating == Repeating::Never => {
+        RecoveryPlan::RebuildHistory(_) if repeating == Repeating::Never => {
             return Tried::Unneeded(Some(conversation));
         }
-        Plan::RebuildHistory(reason) => {
+        RecoveryPlan::RebuildHistory(reason) => {
             if let Err(problem) =
                 launch::reset_to_history(&mut conversation, request, &come.history())
             {
                 tracing::warn!("{problem}");
-                return skipped(&Skip::NoStoredConversation, Some(conversation));
+                return skipped(&RecoverySkip::NoStoredConversation, Some(conversation));
             }
-            let news = come.anew();
+            let news = come.full_prompt();
             log_rebuild(*reason, &come, &news, key, request);
             news
         }
@@ -174,14 +175,14 @@ pub(super) fn recover(
 
 /// Returns whether, and how, a turn may be recovered whose run failed while the host was connected.
 /// At most once per turn, because local effects must not be repeated.
-pub(super) fn within_turn(ended: &Ended, tally: &Tally) -> Option<(Loss, Repeating)> {
+pub(super) fn within_turn(ended: &Ended, tally: &Tally) -> Option<(LossKind, Repeating)> {
     let Outcome::Failed(failure) = &ended.outcome else {
         return None;
     };
     let loss = match failure.retry() {
-        Retry::Idle => Loss::Silent,
+        Retry::Idle => LossKind::Silent,
         // The run has used its retries, unless open host calls prevented them.
-        Retry::Transport | Retry::Server if ended.left == run::Shown::Called => Loss::Gone,
+        Retry::Transport | Retry::Server if ended.left == run::Shown::Called => LossKind::Gone,
         _ => return None,
     };
     if tally.comebacks > 0 || ended.left == run::Shown::Executed {
@@ -196,43 +197,47 @@ pub(super) fn within_turn(ended: &Ended, tally: &Tally) -> Option<(Loss, Repeati
 
 /// Returns the stored conversation as the planner needs it. A checkpoint of an earlier turn does
 /// not cover this pause.
-fn row<'a>(kept: &'a Conversation, come: &'a Comeback<'_>, known: Option<usize>) -> Row<'a> {
+fn row<'a>(
+    kept: &'a Conversation,
+    come: &'a LostTurn<'_>,
+    known: Option<usize>,
+) -> StoredConversation<'a> {
     let state = kept.state.clone().filter(|_| kept.sent.is_some());
     let checkpoint = match known {
-        Some(known) if known <= come.place.start => None,
-        Some(_) => Some(Some(come.place.point())),
+        Some(known) if known <= come.turn_start.start => None,
+        Some(_) => Some(Some(come.turn_start.position())),
         None => Some(None),
     };
     let pause = kept.pause.as_ref();
-    Row {
-        owner: pause.map_or(Owner::Anyone, |pause| {
-            Owner::Session(pause.session.as_deref())
+    StoredConversation {
+        owner: pause.map_or(ConversationOwner::Anyone, |pause| {
+            ConversationOwner::Session(pause.session.as_deref())
         }),
         checkpoint: state
             .zip(checkpoint)
-            .map(|(state, at)| Checkpoint { state, at }),
-        pause: pause.map(|pause| Pause {
+            .map(|(state, at)| StoredCheckpoint { state, at }),
+        pause: pause.map(|pause| StoredPause {
             pending: pause.calls.iter().map(|call| call.id.as_str()).collect(),
             turns: Some(pause.turns),
             history: Some(&pause.history),
-            recorded_at: Some(Millis(pause.recorded_at)),
+            recorded_at: Some(UnixMillis(pause.recorded_at)),
         }),
     }
 }
 
 /// Resumes if the checkpoint includes everything, else sends the rest as a user message.
-fn action(news: News, request: &TurnRequest) -> Action {
+fn action(news: ResumePrompt, request: &TurnRequest) -> Action {
     if news.text.is_empty() {
         return Action::Resume;
     }
     Action::UserMessage(UserMessage {
         text: news.text,
-        images: images(news.pictures),
+        images: images(news.images),
         mode: request.mode,
     })
 }
 
-fn log_checkpoint(kept: &Conversation, news: &News, key: &BridgeKey, model: &str) {
+fn log_checkpoint(kept: &Conversation, news: &ResumePrompt, key: &BridgeKey, model: &str) {
     let calls = kept.pause.iter().flat_map(|pause| &pause.calls);
     let calls: Vec<&str> = calls.map(|call| call.id.as_str()).collect();
     tracing::debug!(
@@ -249,9 +254,9 @@ fn log_checkpoint(kept: &Conversation, news: &News, key: &BridgeKey, model: &str
 }
 
 fn log_rebuild(
-    reason: Reason,
-    come: &Comeback<'_>,
-    news: &News,
+    reason: RebuildReason,
+    come: &LostTurn<'_>,
+    news: &ResumePrompt,
     key: &BridgeKey,
     request: &TurnRequest,
 ) {
@@ -265,8 +270,8 @@ fn log_rebuild(
         bridgeKeyPrefix = key.prefix(),
         modelId = model,
         rebuildReason = reason.name(),
-        completedTurnCount = come.place.turns,
-        inFlightTurnHasImages = come.has_pictures(),
+        completedTurnCount = come.turn_start.turns,
+        inFlightTurnHasImages = come.has_images(),
         toolResultCount = news.results,
         sentinelInjectionDetected = news.lookalike,
         "{event}"
@@ -274,9 +279,9 @@ fn log_rebuild(
     metrics::emit(REBUILT, reason.name(), model);
 }
 
-fn log_skip(skip: &Skip, decision: &Decision, key: &BridgeKey) {
+fn log_skip(skip: &RecoverySkip, decision: &RecoveryDecision, key: &BridgeKey) {
     let (expected, received) = match skip {
-        Skip::PendingToolCallMismatch { expected, received } => {
+        RecoverySkip::PendingToolCallMismatch { expected, received } => {
             (Some(expected.join(" ")), Some(received.join(" ")))
         }
         _ => (None, None),
@@ -306,8 +311,8 @@ pub(super) fn lost(lost: &Lost) -> String {
 }
 
 /// Converts images to the form a run sends.
-pub(super) fn images(pictures: Vec<Picture>) -> Vec<Image> {
-    let image = |picture: Picture| Image {
+pub(super) fn images(pictures: Vec<DecodedImage>) -> Vec<Image> {
+    let image = |picture: DecodedImage| Image {
         mime_type: Some(picture.mime_type.into()),
         data: picture.data,
     };

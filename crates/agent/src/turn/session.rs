@@ -21,8 +21,8 @@ use super::show::{Record, Recorded, Show};
 use super::steer::Source;
 use super::tally::Tally;
 use super::usage;
-use crate::conversation::comeback::Place;
 use crate::conversation::fingerprint::Fingerprint;
+use crate::conversation::lost_turn::TurnStart;
 use crate::conversation::store::Store;
 use crate::run::{Outcome, Start, UserMessage};
 use agent_tools::bridge::external_calls::ExternalCallSender;
@@ -375,7 +375,7 @@ impl Task {
             let ended = match pause {
                 Pause::ToolUse => {
                     live.inject_queued(&mut request).await;
-                    let place = Place::of(&request.transcript.messages);
+                    let place = TurnStart::of(&request.transcript.messages);
                     live.pause(place, self.memory.key(), recover::now());
                     match live.save().await {
                         Ok(()) => self.effects.saved(&live.settled()),

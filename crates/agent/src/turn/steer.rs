@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::recover::images;
-use crate::conversation::picture::Picture;
+use crate::conversation::image::DecodedImage;
 use crate::run::{Injection, UserMessage};
 use cursor_proto::agent::v1::{ContextInjectionStateUpdate, context_injection_state};
 
@@ -18,7 +18,7 @@ use cursor_proto::agent::v1::{ContextInjectionStateUpdate, context_injection_sta
 const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Returns a user message to inject, with its images.
-pub fn words(text: String, pictures: Vec<Picture>) -> UserMessage {
+pub fn words(text: String, pictures: Vec<DecodedImage>) -> UserMessage {
     UserMessage {
         text,
         images: images(pictures),

@@ -1,7 +1,7 @@
 //! Token usage: what Cursor reported where that is plausible, else an estimate that is marked as
 //! one.
 
-use crate::conversation::{message, picture};
+use crate::conversation::{flat_message, image};
 use crate::message::Message;
 use crate::run::Usage;
 
@@ -63,13 +63,13 @@ pub fn pictures(count: usize) -> u64 {
 
 /// Estimates the tokens of messages without their images.
 pub fn words(messages: &[Message]) -> u64 {
-    let spoken = messages.iter().filter_map(message::read);
+    let spoken = messages.iter().filter_map(flat_message::flatten);
     spoken.map(|spoken| estimate(&spoken.text)).sum()
 }
 
 /// Estimates the tokens of a system prompt and of messages, with the images that are sent.
 pub fn context(system: &str, messages: &[Message]) -> u64 {
-    estimate(system) + words(messages) + pictures(picture::count_latest(messages))
+    estimate(system) + words(messages) + pictures(image::count_latest(messages))
 }
 
 /// What a turn sent and received, for an estimate where Cursor reports nothing.

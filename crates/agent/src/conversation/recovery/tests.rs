@@ -3,68 +3,71 @@
 use super::*;
 use proptest::prelude::*;
 
-const NOW: Millis = Millis(1_800_000_000_000);
-const HERE: Point<'static> = Point {
+const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
+const HERE: TurnPosition<'static> = TurnPosition {
     turns: 1,
     history: "h",
 };
 
-fn pause(pending: &[&'static str]) -> Pause<'static> {
-    Pause {
+fn pause(pending: &[&'static str]) -> StoredPause<'static> {
+    StoredPause {
         pending: pending.to_vec(),
         turns: Some(HERE.turns),
         history: Some(HERE.history),
-        recorded_at: Some(Millis(NOW.0 - 1_000)),
+        recorded_at: Some(UnixMillis(NOW.0 - 1_000)),
     }
 }
 
-fn row(pause: Option<Pause<'static>>) -> Row<'static> {
-    Row {
-        owner: Owner::Anyone,
+fn row(pause: Option<StoredPause<'static>>) -> StoredConversation<'static> {
+    StoredConversation {
+        owner: ConversationOwner::Anyone,
         checkpoint: None,
         pause,
     }
 }
 
-fn checkpoint() -> Option<Checkpoint<'static>> {
-    Some(Checkpoint {
+fn checkpoint() -> Option<StoredCheckpoint<'static>> {
+    Some(StoredCheckpoint {
         state: Bytes::from_static(b"\x5a\x02pi"),
         at: Some(HERE),
     })
 }
 
 /// Returns a conversation with a checkpoint of the current turn.
-fn saved(pending: &[&'static str]) -> Row<'static> {
-    Row {
+fn saved(pending: &[&'static str]) -> StoredConversation<'static> {
+    StoredConversation {
         checkpoint: checkpoint(),
         ..row(Some(pause(pending)))
     }
 }
 
-fn request_with(ids: &[&'static str]) -> Request<'static> {
-    Request {
+fn request_with(ids: &[&'static str]) -> RecoveryRequest<'static> {
+    RecoveryRequest {
         session: None,
         at: HERE,
         in_flight: Some(ids.to_vec()),
         received: ids.to_vec(),
-        loss: Loss::Gone,
+        loss: LossKind::Gone,
     }
 }
 
-fn planned(row: &Row<'_>, request: &Request<'_>) -> Plan {
-    plan(Some(row), request, NOW).plan
+fn planned(row: &StoredConversation<'_>, request: &RecoveryRequest<'_>) -> RecoveryPlan {
+    plan_recovery(Some(row), request, NOW).plan
 }
 
-const REBUILT: Plan = Plan::RebuildHistory(Reason::NoCheckpoint);
+const REBUILT: RecoveryPlan = RecoveryPlan::RebuildHistory(RebuildReason::NoCheckpoint);
 
-fn differ(expected: &[&str], received: &[&str]) -> Plan {
-    Plan::Skip(mismatch(expected, received))
+fn differ(expected: &[&str], received: &[&str]) -> RecoveryPlan {
+    RecoveryPlan::Skip(mismatch(expected, received))
 }
 
 #[test]
 fn a_fresh_process_never_rebuilds() {
-    let decision = plan(None, &request_with(&["t"]), NOW);
-    assert_eq!(decision.plan, Plan::Skip(Skip::NoStoredConversation));
+    let decision = plan_recovery(None, &request_with(&["t"]), NOW);
+    assert_eq!(
+        decision.plan,
+        RecoveryPlan::Skip(RecoverySkip::NoStoredConversation)
+    );
     assert!(!decision.had_checkpoint);
 }
 
@@ -72,7 +75,7 @@ fn a_fresh_process_never_rebuilds() {
 fn a_conversation_without_a_pause_never_rebuilds() {
     for pause in [None, Some(pause(&[])), Some(pause(&[""]))] {
         let plan = planned(&row(pause), &request_with(&["t"]));
-        assert_eq!(plan, Plan::Skip(Skip::NoMidpauseSnapshot));
+        assert_eq!(plan, RecoveryPlan::Skip(RecoverySkip::NoMidpauseSnapshot));
     }
 }
 
@@ -81,8 +84,8 @@ fn checks_are_reported_in_order() {
     // Everything is wrong at first; each step fixes the reported problem, and the next one is
     // reported.
     let mut row = row(None);
-    row.owner = Owner::Session(Some("mine"));
-    let mut request = Request {
+    row.owner = ConversationOwner::Session(Some("mine"));
+    let mut request = RecoveryRequest {
         session: Some("other"),
         in_flight: None,
         ..request_with(&[])
@@ -90,7 +93,7 @@ fn checks_are_reported_in_order() {
     let mut reported = Vec::new();
     for step in 0..8 {
         match planned(&row, &request) {
-            Plan::Skip(skip) => reported.push(skip.name()),
+            RecoveryPlan::Skip(skip) => reported.push(skip.name()),
             plan => {
                 assert_eq!(plan, REBUILT);
                 break;
@@ -98,7 +101,7 @@ fn checks_are_reported_in_order() {
         }
         match step {
             0 => {
-                row.pause = Some(Pause {
+                row.pause = Some(StoredPause {
                     pending: vec!["t"],
                     turns: Some(7),
                     history: Some("other"),
@@ -135,17 +138,20 @@ fn checks_are_reported_in_order() {
 
 #[test]
 fn some_failures_clear_the_pause_and_others_keep_it() {
-    let clears = |change: &dyn Fn(&mut Row<'static>, &mut Request<'static>)| {
-        let (mut row, mut request) = (row(Some(pause(&["t"]))), request_with(&["t"]));
-        change(&mut row, &mut request);
-        plan(Some(&row), &request, NOW).clears_pause
-    };
+    let clears =
+        |change: &dyn Fn(&mut StoredConversation<'static>, &mut RecoveryRequest<'static>)| {
+            let (mut row, mut request) = (row(Some(pause(&["t"]))), request_with(&["t"]));
+            change(&mut row, &mut request);
+            plan_recovery(Some(&row), &request, NOW).clears_pause
+        };
     assert!(clears(&|_, request| request.at.turns = 2));
     assert!(clears(&|_, request| request.at.history = "other"));
     assert!(clears(
         &|row, _| row.pause.as_mut().unwrap().recorded_at = None
     ));
-    assert!(!clears(&|row, _| row.owner = Owner::Session(Some("s"))));
+    assert!(!clears(
+        &|row, _| row.owner = ConversationOwner::Session(Some("s"))
+    ));
     assert!(!clears(&|_, request| request.received = vec!["u"]));
     assert!(!clears(&|_, request| request.in_flight = None));
     assert!(!clears(&|_, _| {}));
@@ -156,11 +162,11 @@ fn the_age_limit_is_exact() {
     let limit = OLDEST_PAUSE.as_millis() as i64;
     let aged = |recorded: Option<i64>| {
         let mut row = row(Some(pause(&["t"])));
-        row.pause.as_mut().unwrap().recorded_at = recorded.map(Millis);
+        row.pause.as_mut().unwrap().recorded_at = recorded.map(UnixMillis);
         planned(&row, &request_with(&["t"]))
     };
     assert_eq!(aged(Some(NOW.0 - limit)), REBUILT);
-    let stale = Plan::Skip(Skip::MidpauseMetadataStale);
+    let stale = RecoveryPlan::Skip(RecoverySkip::MidpauseMetadataStale);
     assert_eq!(aged(Some(NOW.0 - limit - 1)), stale);
     assert_eq!(aged(None), stale);
     assert_eq!(aged(Some(i64::MIN)), stale);
@@ -171,11 +177,11 @@ fn a_future_time_stamp_is_rejected_beyond_a_small_skew() {
     let skew = CLOCK_SKEW.as_millis() as i64;
     let ahead = |millis: i64| {
         let mut row = row(Some(pause(&["t"])));
-        row.pause.as_mut().unwrap().recorded_at = Some(Millis(NOW.0.saturating_add(millis)));
+        row.pause.as_mut().unwrap().recorded_at = Some(UnixMillis(NOW.0.saturating_add(millis)));
         planned(&row, &request_with(&["t"]))
     };
     assert_eq!(ahead(skew), REBUILT);
-    let stale = Plan::Skip(Skip::MidpauseMetadataStale);
+    let stale = RecoveryPlan::Skip(RecoverySkip::MidpauseMetadataStale);
     assert_eq!(ahead(skew + 1), stale);
     assert_eq!(ahead(i64::MAX), stale);
 }
@@ -189,7 +195,7 @@ fn ids_match_in_any_order_and_a_mismatch_reports_both_lists() {
         differ(&["a", "b"], &["a"]),
         "one is missing"
     );
-    let forged = Request {
+    let forged = RecoveryRequest {
         in_flight: Some(vec!["a", "b"]),
         ..request_with(&["a", "b", "c"])
     };
@@ -204,34 +210,40 @@ fn ids_match_in_any_order_and_a_mismatch_reports_both_lists() {
 fn later_rounds_bring_the_results_of_earlier_ones_too() {
     let request = request_with(&["t1", "t2"]);
     assert_eq!(planned(&row(Some(pause(&["t2"]))), &request), REBUILT);
-    assert_eq!(planned(&saved(&["t2"]), &request), Plan::RecoverCheckpoint);
+    assert_eq!(
+        planned(&saved(&["t2"]), &request),
+        RecoveryPlan::RecoverCheckpoint
+    );
 }
 
 #[test]
 fn duplicate_results_are_accepted() {
-    let request = Request {
+    let request = RecoveryRequest {
         in_flight: Some(vec!["t", "t"]),
         ..request_with(&["t", "t"])
     };
     assert_eq!(planned(&row(Some(pause(&["t", "t"]))), &request), REBUILT);
-    assert_eq!(planned(&saved(&["t"]), &request), Plan::RecoverCheckpoint);
+    assert_eq!(
+        planned(&saved(&["t"]), &request),
+        RecoveryPlan::RecoverCheckpoint
+    );
 }
 
 #[test]
 fn a_stale_checkpoint_is_never_resumed_but_the_pause_is_kept() {
     let stale = [
-        Checkpoint {
-            at: Some(Point { turns: 5, ..HERE }),
+        StoredCheckpoint {
+            at: Some(TurnPosition { turns: 5, ..HERE }),
             ..checkpoint().unwrap()
         },
-        Checkpoint {
-            at: Some(Point {
+        StoredCheckpoint {
+            at: Some(TurnPosition {
                 history: "other",
                 ..HERE
             }),
             ..checkpoint().unwrap()
         },
-        Checkpoint {
+        StoredCheckpoint {
             at: None,
             ..checkpoint().unwrap()
         },
@@ -239,27 +251,39 @@ fn a_stale_checkpoint_is_never_resumed_but_the_pause_is_kept() {
     for checkpoint in stale {
         let mut row = saved(&["t"]);
         row.checkpoint = Some(checkpoint);
-        let decision = plan(Some(&row), &request_with(&["t"]), NOW);
-        let rebuilt = Plan::RebuildHistory(Reason::StaleCheckpoint);
+        let decision = plan_recovery(Some(&row), &request_with(&["t"]), NOW);
+        let rebuilt = RecoveryPlan::RebuildHistory(RebuildReason::StaleCheckpoint);
         assert_eq!(decision.plan, rebuilt);
         assert!(decision.clears_checkpoint && !decision.clears_pause);
         row.pause = None;
-        let decision = plan(Some(&row), &request_with(&["t"]), NOW);
-        assert_eq!(decision.plan, Plan::Skip(Skip::StaleCheckpoint));
+        let decision = plan_recovery(Some(&row), &request_with(&["t"]), NOW);
+        assert_eq!(
+            decision.plan,
+            RecoveryPlan::Skip(RecoverySkip::StaleCheckpoint)
+        );
     }
 }
 
 #[test]
 fn a_checkpoint_is_checked_too() {
     let request = request_with(&["t"]);
-    assert_eq!(planned(&saved(&["t"]), &request), Plan::RecoverCheckpoint);
+    assert_eq!(
+        planned(&saved(&["t"]), &request),
+        RecoveryPlan::RecoverCheckpoint
+    );
     let mut other = saved(&["t"]);
-    other.owner = Owner::Session(Some("other"));
-    assert_eq!(planned(&other, &request), Plan::Skip(Skip::SessionMismatch));
+    other.owner = ConversationOwner::Session(Some("other"));
+    assert_eq!(
+        planned(&other, &request),
+        RecoveryPlan::Skip(RecoverySkip::SessionMismatch)
+    );
     let mut old = saved(&["t"]);
-    old.pause.as_mut().unwrap().recorded_at = Some(Millis(NOW.0 - 3_600_000));
-    let decision = plan(Some(&old), &request, NOW);
-    assert_eq!(decision.plan, Plan::Skip(Skip::MidpauseMetadataStale));
+    old.pause.as_mut().unwrap().recorded_at = Some(UnixMillis(NOW.0 - 3_600_000));
+    let decision = plan_recovery(Some(&old), &request, NOW);
+    assert_eq!(
+        decision.plan,
+        RecoveryPlan::Skip(RecoverySkip::MidpauseMetadataStale)
+    );
     assert!(decision.clears_pause && !decision.clears_checkpoint);
     let damaged: [Bytes; 3] = [
         Bytes::new(),
@@ -269,10 +293,10 @@ fn a_checkpoint_is_checked_too() {
     for state in damaged {
         let mut row = saved(&["t"]);
         row.checkpoint.as_mut().unwrap().state = state;
-        let rebuilt = Plan::RebuildHistory(Reason::StaleCheckpoint);
+        let rebuilt = RecoveryPlan::RebuildHistory(RebuildReason::StaleCheckpoint);
         assert_eq!(planned(&row, &request), rebuilt);
         row.pause = None;
-        let skipped = Plan::Skip(Skip::StaleCheckpoint);
+        let skipped = RecoveryPlan::Skip(RecoverySkip::StaleCheckpoint);
         assert_eq!(planned(&row, &request), skipped);
     }
 }
@@ -283,7 +307,7 @@ fn without_a_pause_a_checkpoint_accepts_no_results() {
     assert_eq!(planned(&row, &request_with(&["t"])), differ(&[], &["t"]));
     row.pause = None;
     assert_eq!(planned(&row, &request_with(&["t"])), differ(&[], &["t"]));
-    let nothing = Plan::Skip(Skip::NoMidpauseSnapshot);
+    let nothing = RecoveryPlan::Skip(RecoverySkip::NoMidpauseSnapshot);
     assert_eq!(planned(&row, &request_with(&[])), nothing);
 }
 
@@ -291,7 +315,7 @@ fn without_a_pause_a_checkpoint_accepts_no_results() {
 fn had_checkpoint_is_the_state_before_it_is_cleared() {
     let mut row = saved(&["t"]);
     row.checkpoint.as_mut().unwrap().at = None;
-    let decision = plan(Some(&row), &request_with(&["t"]), NOW);
+    let decision = plan_recovery(Some(&row), &request_with(&["t"]), NOW);
     assert!(decision.had_checkpoint && decision.clears_checkpoint);
 }
 
@@ -305,33 +329,33 @@ fn results_of_other_calls_are_rejected() {
     );
 }
 
-fn any_row() -> impl Strategy<Value = Row<'static>> {
+fn any_row() -> impl Strategy<Value = StoredConversation<'static>> {
     let ids = proptest::collection::vec(prop_oneof![Just("a"), Just("b"), Just("")], 0..3);
     let point = (0_usize..3, prop_oneof![Just("h"), Just("g")]);
     let state = prop_oneof![Just(&b""[..]), Just(&b"\x5a\x02pi"[..]), Just(&b"\xff"[..])];
     let checkpoint =
-        (state, proptest::option::of(point.clone())).prop_map(|(state, at)| Checkpoint {
+        (state, proptest::option::of(point.clone())).prop_map(|(state, at)| StoredCheckpoint {
             state: Bytes::from_static(state),
-            at: at.map(|(turns, history)| Point { turns, history }),
+            at: at.map(|(turns, history)| TurnPosition { turns, history }),
         });
     let stamp = proptest::option::of(NOW.0 - 1_000_000..NOW.0 + 100_000);
-    let pause = (ids, point, stamp).prop_map(|(pending, (turns, history), stamp)| Pause {
+    let pause = (ids, point, stamp).prop_map(|(pending, (turns, history), stamp)| StoredPause {
         pending,
         turns: Some(turns),
         history: Some(history),
-        recorded_at: stamp.map(Millis),
+        recorded_at: stamp.map(UnixMillis),
     });
     let owner = prop_oneof![
-        Just(Owner::Anyone),
-        Just(Owner::Session(None)),
-        Just(Owner::Session(Some("s")))
+        Just(ConversationOwner::Anyone),
+        Just(ConversationOwner::Session(None)),
+        Just(ConversationOwner::Session(Some("s")))
     ];
     (
         owner,
         proptest::option::of(checkpoint),
         proptest::option::of(pause),
     )
-        .prop_map(|(owner, checkpoint, pause)| Row {
+        .prop_map(|(owner, checkpoint, pause)| StoredConversation {
             owner,
             checkpoint,
             pause,
@@ -340,16 +364,19 @@ fn any_row() -> impl Strategy<Value = Row<'static>> {
 
 #[test]
 fn the_largest_turn_count_does_not_overflow() {
-    let end = Point {
+    let end = TurnPosition {
         turns: usize::MAX,
         ..HERE
     };
-    let request = Request {
+    let request = RecoveryRequest {
         at: end,
         ..request_with(&["t"])
     };
-    let decision = plan(Some(&saved(&["t"])), &request, NOW);
-    assert_eq!(decision.plan, Plan::Skip(Skip::StaleCheckpoint));
+    let decision = plan_recovery(Some(&saved(&["t"])), &request, NOW);
+    assert_eq!(
+        decision.plan,
+        RecoveryPlan::Skip(RecoverySkip::StaleCheckpoint)
+    );
 }
 
 proptest! {
@@ -357,17 +384,17 @@ proptest! {
     /// calls have results.
     #[test]
     fn the_planner_is_a_pure_function(row in any_row(), received in proptest::collection::vec(prop_oneof![Just("a"), Just("b")], 0..3)) {
-        let request = Request { session: Some("s"), ..request_with(&[]) };
-        let request = Request { in_flight: Some(received.clone()), received, ..request };
-        let decision = plan(Some(&row), &request, NOW);
-        prop_assert_eq!(&decision, &plan(Some(&row.clone()), &request.clone(), NOW));
-        if !matches!(decision.plan, Plan::Skip(_)) {
+        let request = RecoveryRequest { session: Some("s"), ..request_with(&[]) };
+        let request = RecoveryRequest { in_flight: Some(received.clone()), received, ..request };
+        let decision = plan_recovery(Some(&row), &request, NOW);
+        prop_assert_eq!(&decision, &plan_recovery(Some(&row.clone()), &request.clone(), NOW));
+        if !matches!(decision.plan, RecoveryPlan::Skip(_)) {
             let pause = row.pause.as_ref().unwrap();
             prop_assert!(check_age(pause, NOW).is_ok());
             prop_assert!(check_results(&ids(&pause.pending), &request.received).is_ok());
             prop_assert!(check_owner(&row, &request).is_ok());
         }
-        if decision.plan == Plan::RecoverCheckpoint {
+        if decision.plan == RecoveryPlan::RecoverCheckpoint {
             prop_assert!(!row.checkpoint.unwrap().state.is_empty());
         }
     }

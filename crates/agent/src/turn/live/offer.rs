@@ -2,9 +2,9 @@
 //! to disk, and then shown.
 
 use super::{Live, OnDisk, Pause};
-use crate::conversation::comeback::Place;
-use crate::conversation::journal::{Paused, PausedCall};
-use crate::conversation::recovery::Millis;
+use crate::conversation::journal::{PausedTurn, PendingCall};
+use crate::conversation::lost_turn::TurnStart;
+use crate::conversation::recovery::UnixMillis;
 use crate::run::{Command, Ended, Outcome, RunEvent};
 use crate::turn::recover::BridgeKey;
 use crate::turn::request::{Hands, TurnEvent, TurnRequest};
@@ -57,12 +57,12 @@ impl Live {
     }
 
     /// Records that the turn waits for the host. Must be saved before the host is shown the calls.
-    pub(in crate::turn) fn pause(&mut self, place: Place, key: &BridgeKey, now: Millis) {
-        let calls: Vec<PausedCall> = self
+    pub(in crate::turn) fn pause(&mut self, place: TurnStart, key: &BridgeKey, now: UnixMillis) {
+        let calls: Vec<PendingCall> = self
             .offering
             .iter()
             .filter_map(|event| match event {
-                TurnEvent::ToolCall { id, name, .. } => Some(PausedCall {
+                TurnEvent::ToolCall { id, name, .. } => Some(PendingCall {
                     id: id.clone(),
                     tool: name.clone(),
                     cursor: self.cursors_name(id),
@@ -83,7 +83,7 @@ impl Live {
             hasCheckpoint = self.conversation.sent.as_ref() == Some(&self.covers),
             "native.stream.tool_call_snapshot_saved"
         );
-        self.conversation.pause = Some(Paused {
+        self.conversation.pause = Some(PausedTurn {
             calls,
             earlier,
             turns: place.turns,

@@ -5,10 +5,10 @@ use tokio::time::Instant;
 
 use super::Live;
 use super::rounds::Round;
-use crate::conversation::answer::{Gap, compare};
-use crate::conversation::continuation::continuation;
+use crate::conversation::answer_diff::{AnswerGap, compare};
 use crate::conversation::fingerprint::Fingerprint;
-use crate::conversation::message::{Pictures, text};
+use crate::conversation::flat_message::{ImageHandling, text};
+use crate::conversation::tool_results::host_input;
 use crate::message::{Message, ToolResult};
 use crate::prompts;
 use crate::run::{Command, RunEvent};
@@ -43,7 +43,7 @@ impl Live {
         self.steering.rearm(Instant::now());
         self.drop_resent(messages);
         self.count(tally);
-        let brought = continuation(messages, |id| self.waits(id));
+        let brought = host_input(messages, |id| self.waits(id));
         let (key, came) = (self.key.clone(), brought.results.len());
         tracing::debug!(
             bridgeKeyPrefix = key,
@@ -53,7 +53,7 @@ impl Live {
         let is_card = |result: &&ToolResult| self.show.waits(&result.call_id);
         let news = match brought.results.iter().all(is_card) {
             // Cursor has the results of its own tools: cards are only for the host.
-            true if brought.words.is_empty() => News::None,
+            true if brought.text.is_empty() => News::None,
             true if self.is_over() => News::Late,
             true if self.open.is_empty() && came > 0 => News::Words,
             // Calls without a result are answered with a failure.
@@ -66,7 +66,7 @@ impl Live {
             .collect();
         let mut returned = Vec::new();
         for result in brought.results {
-            tally.count_text(&text(&result.content, Pictures::Omitted));
+            tally.count_text(&text(&result.content, ImageHandling::Omitted));
             let id = &result.call_id;
             let Some(at) = self.open.iter().position(|call| call.id == *id) else {
                 continue;
@@ -79,11 +79,11 @@ impl Live {
             returned.push(id.clone());
             self.open.remove(at).answer(result.to_host_result());
         }
-        tracing::debug!(left = self.open.len(), words = %Digest(&brought.words), "turn.resumed");
+        tracing::debug!(left = self.open.len(), words = %Digest(&brought.text), "turn.resumed");
         self.show.open.clear();
         self.cover(system, messages, news, given);
         let left = std::mem::take(&mut self.open);
-        if !brought.words.is_empty() {
+        if !brought.text.is_empty() {
             returned.extend(left.iter().map(|call| call.id.clone()));
         }
         if !returned.is_empty() {
@@ -91,7 +91,7 @@ impl Live {
             let command = Command::AfterResults(returned);
             let _ = self.handle.commands.send(command).await;
         }
-        if brought.words.is_empty() {
+        if brought.text.is_empty() {
             if !left.is_empty() {
                 let left = left.len();
                 tracing::debug!(
@@ -107,8 +107,8 @@ impl Live {
             for call in left {
                 call.answer(HostResult::failed(prompts::USER_DID_NOT_WAIT));
             }
-            tally.count_text(&brought.words);
-            let message = words(brought.words, brought.pictures);
+            tally.count_text(&brought.text);
+            let message = words(brought.text, brought.images);
             self.inject(message, Source::History(messages.len())).await;
         }
     }
@@ -141,10 +141,10 @@ impl Live {
         let known = self.conversation.answer.as_deref().unwrap_or_default();
         match compare(known, shown) {
             // Nothing that the host has is new to the checkpoint, so it covers this history too.
-            gap @ (Gap::None | Gap::Unshown(_)) if current && news != News::Results => {
+            gap @ (AnswerGap::None | AnswerGap::Unshown(_)) if current && news != News::Results => {
                 self.conversation.answer = Some(match gap {
-                    Gap::Unshown(words) => words,
-                    Gap::None | Gap::Unknown(_) => String::new(),
+                    AnswerGap::Unshown(words) => words,
+                    AnswerGap::None | AnswerGap::Unknown(_) => String::new(),
                 });
                 self.conversation.sent = Some(before.clone());
             }

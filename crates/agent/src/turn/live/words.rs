@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::{Live, Offered, OnDisk};
 use crate::conversation::fingerprint::Fingerprint;
-use crate::conversation::message::read;
+use crate::conversation::flat_message::flatten;
 use crate::message::Message;
 use crate::run::{Command, UserMessage};
 use crate::turn::request::{TurnEvent, TurnRequest};
@@ -52,7 +52,7 @@ impl Live {
 
     /// Drops separately sent messages that the host's history now contains.
     pub(in crate::turn) fn drop_resent(&mut self, messages: &[Message]) {
-        let known = self.covers.begins(messages).unwrap_or(0);
+        let known = self.covers.matched_prefix(messages).unwrap_or(0);
         self.steering.drop_resent(&user_texts(&messages[known..]));
     }
 
@@ -96,5 +96,8 @@ impl Live {
 /// Returns the text of each user message.
 pub(in crate::turn) fn user_texts(messages: &[Message]) -> Vec<String> {
     let users = messages.iter().filter(|message| message.is_user());
-    users.filter_map(read).map(|spoken| spoken.text).collect()
+    users
+        .filter_map(flatten)
+        .map(|message| message.text)
+        .collect()
 }

@@ -1,13 +1,13 @@
 //! How a turn gets its run: a parked one, one that recovers a lost turn, or a new one.
 
 use super::Task;
-use crate::conversation::answer::{Gap, compare};
-use crate::conversation::comeback::Place;
+use crate::conversation::answer_diff::{AnswerGap, compare};
 use crate::conversation::fingerprint::Fingerprint;
-use crate::conversation::journal::Paused;
-use crate::conversation::picture;
-use crate::conversation::plan::{SendPlan, latest, plan, with_note};
-use crate::conversation::recovery::Loss;
+use crate::conversation::image;
+use crate::conversation::journal::PausedTurn;
+use crate::conversation::lost_turn::TurnStart;
+use crate::conversation::recovery::LossKind;
+use crate::conversation::send_plan::{SendPlan, latest_start, plan_send, with_note};
 use crate::message::Message;
 use crate::prompts;
 use crate::run::{Action, Ended, Outcome, Start, UserMessage};
@@ -38,7 +38,7 @@ impl Task {
         };
         self.cards = None;
         let Transcripted { messages, .. } = transcript(request);
-        let now = user_texts(&messages[latest(messages)..]);
+        let now = user_texts(&messages[latest_start(messages)..]);
         for words in self.undelivered.drain(..) {
             // The host's history may contain the message by now.
             if !now.contains(&words.text) {
@@ -86,7 +86,7 @@ impl Task {
         request: &mut TurnRequest,
         tally: &mut Tally,
     ) -> Result<Live, TurnResult> {
-        let pictures = picture::latest(&request.transcript.messages)
+        let pictures = image::latest(&request.transcript.messages)
             .map_err(|error| TurnResult::failed(Cause::Request, error.to_string()))?;
         let taken = self.memory.take().await;
         let taken = taken.map_err(|busy| TurnResult::failed(Cause::Taken, busy.to_string()))?;
@@ -107,7 +107,7 @@ impl Task {
         }
         let key = self.memory.key();
         let (mine, lost) =
-            match recover::recover(request, mine, key, Loss::Gone, Repeating::Allowed) {
+            match recover::recover(request, mine, key, LossKind::Gone, Repeating::Allowed) {
                 Tried::Ready(ready) => {
                     let Ready {
                         conversation,
@@ -133,8 +133,8 @@ impl Task {
         let asked = mine
             .as_ref()
             .and_then(|conversation| conversation.pause.as_ref());
-        let asked = asked.map_or_else(Vec::new, Paused::all);
-        let (conversation, text) = match plan(sent, answer, &asked, system, messages) {
+        let asked = asked.map_or_else(Vec::new, PausedTurn::all);
+        let (conversation, text) = match plan_send(sent, answer, &asked, system, messages) {
             SendPlan::Nothing => {
                 // Put the conversation back unchanged.
                 if let Some(conversation) = mine {
@@ -224,7 +224,7 @@ impl Task {
         let is_saved = answer.is_some_and(|answer| answer.ends_with(&text));
         // The checkpoint now covers the cards too, or the next turn sends the history.
         conversation.sent = (conversation.sent.take())
-            .filter(|sent| is_saved && sent.begins(messages).is_some())
+            .filter(|sent| is_saved && sent.matched_prefix(messages).is_some())
             .map(|_| Fingerprint::of(system, messages));
         conversation.answer = Some(text.clone());
         conversation.pause = None;
@@ -263,7 +263,7 @@ impl Task {
             unshown: _,
         } = *ready;
         let action = match (action, loss) {
-            (Action::Resume, Loss::Silent) if !tally.since_checkpoint.trim().is_empty() => {
+            (Action::Resume, LossKind::Silent) if !tally.since_checkpoint.trim().is_empty() => {
                 Action::UserMessage(UserMessage {
                     text: prompts::continue_answer(&tally.since_checkpoint),
                     images: Vec::new(),
@@ -377,12 +377,12 @@ impl Task {
         let Transcripted { system, messages } = transcript(request);
         let (sent, known) = (conversation.sent.as_ref(), conversation.answer.as_deref());
         // A checkpoint from before this turn includes none of its answer.
-        let known = if sent.is_some_and(|sent| sent.len() > latest(messages)) {
+        let known = if sent.is_some_and(|sent| sent.len() > latest_start(messages)) {
             known
         } else {
             Some("")
         };
-        let gap = known.map_or(Gap::None, |known| compare(known, tally.answer()));
+        let gap = known.map_or(AnswerGap::None, |known| compare(known, tally.answer()));
         // What the history contains after the checkpoint is not sent separately.
         let covered = sent.map_or(0, Fingerprint::len);
         let in_history = words
@@ -404,7 +404,7 @@ impl Task {
             }
         };
         let all = joined(words.iter().map(|words| words.message.clone())).unwrap_or_default();
-        let (conversation, text) = match plan(sent, None, &[], system, messages) {
+        let (conversation, text) = match plan_send(sent, None, &[], system, messages) {
             // The checkpoint lacks only the undelivered messages and the text after it.
             SendPlan::Nothing | SendPlan::Resume { .. } => {
                 (conversation, with_note(all.text, &gap))
@@ -445,11 +445,11 @@ impl Task {
 
 /// Returns whether a history returns the results of the cards of the stored pause, and nothing else.
 fn returns_cards(conversation: &Conversation, messages: &[Message]) -> bool {
-    let at = latest(messages);
+    let at = latest_start(messages);
     let (Some(pause), Some(before)) = (&conversation.pause, at.checked_sub(1)) else {
         return false;
     };
-    let place = Place::of(&messages[..before]);
+    let place = TurnStart::of(&messages[..before]);
     let of_pause = |message: &Message| {
         message.as_tool_result().is_some_and(|result| {
             is_card(&result.call_id) && pause.calls.iter().any(|call| call.id == result.call_id)

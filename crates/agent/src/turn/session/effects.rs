@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use crate::conversation::begun::{Begun, Left};
 use crate::conversation::fingerprint::Fingerprint;
+use crate::conversation::intent_log::{IntentLog, Left};
 use crate::run::{Memo, Start, What};
 use crate::turn::memory::Conversation;
 use crate::turn::request::TurnRequest;
@@ -16,7 +16,7 @@ pub(super) struct Effects {
     /// Those of runs that have ended.
     done: Option<(Prompt, Memo)>,
     /// The intent log, if the session is stored.
-    log: Option<Arc<Begun>>,
+    log: Option<Arc<IntentLog>>,
     /// Whether another process left a log that cannot be read.
     unreadable: bool,
 }
@@ -64,13 +64,13 @@ impl Effects {
         request: &TurnRequest,
         conversation: &Conversation,
         start: Start,
-    ) -> (Memo, Option<Arc<Begun>>) {
+    ) -> (Memo, Option<Arc<IntentLog>>) {
         let messages = &request.transcript.messages;
         let history = Fingerprint::of(&request.transcript.system, messages);
         let done = self.done.take();
         let last = self.log.take();
         let rewritten = matches!(done, Some((Prompt::Rewritten, _)));
-        let continued = last.clone().filter(|log| log.goes_on(messages));
+        let continued = last.clone().filter(|log| log.is_continued_by(messages));
         self.log = continued.clone().or_else(|| {
             let log = Arc::new(conversation.begins(history.clone())?);
             if let Some(last) = last.filter(|_| rewritten) {
@@ -80,7 +80,7 @@ impl Effects {
         });
         let memo = match done {
             Some((Prompt::History(of), memo)) if of == history => memo.handed_on(start),
-            Some((Prompt::History(of), memo)) if of.goes_on(messages) => {
+            Some((Prompt::History(of), memo)) if of.is_continued_by(messages) => {
                 memo.handed_on_behind_words(start)
             }
             Some((Prompt::Rewritten, memo)) => memo.handed_on_behind_words(start),
@@ -105,13 +105,13 @@ impl Effects {
     pub(super) fn answered(&mut self) {
         self.done = None;
         if let Some(log) = self.log.take() {
-            log.forget();
+            log.delete();
         }
     }
 }
 
 /// Returns the effects that a log names.
-fn read(log: &Begun) -> Memo {
+fn read(log: &IntentLog) -> Memo {
     let parsed = |names: Vec<String>| {
         let names = names.into_iter();
         names

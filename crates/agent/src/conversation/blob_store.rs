@@ -12,7 +12,7 @@ use atomic_write_file::unix::OpenOptionsExt as _;
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
-use super::journal::{Sums, checksum};
+use super::journal::{BlobChecksums, checksum};
 
 /// Ids longer than this are stored under their hash.
 const LONGEST_NAME: usize = 64;
@@ -24,7 +24,7 @@ const MAX_BYTES: usize = 256 * 1024 * 1024;
 
 /// Why a blob could not be stored.
 #[derive(Debug, thiserror::Error)]
-pub enum ShelfError {
+pub enum BlobStoreError {
     /// The conversation has reached its limit for blobs.
     #[error("the conversation has more than {limit} bytes of blobs")]
     Full {
@@ -38,37 +38,37 @@ pub enum ShelfError {
 
 /// Blobs by id.
 #[derive(Debug)]
-pub struct Shelf {
+pub struct BlobStore {
     folder: PathBuf,
     /// Blobs that are not on disk yet, by their future path.
-    fresh: Mutex<Fresh>,
-    bounds: ShelfBounds,
+    fresh: Mutex<UnwrittenBlobs>,
+    bounds: BlobLimits,
     /// Checksums of the blobs on disk whose file name is not their checksum.
-    sums: Mutex<Sums>,
+    sums: Mutex<BlobChecksums>,
 }
 
 /// Size limits in bytes.
 #[derive(Debug, Clone, Copy)]
-struct ShelfBounds {
+struct BlobLimits {
     fresh: usize,
     all: usize,
 }
 
 /// Blobs that are not on disk, with the sizes of both kinds.
 #[derive(Debug, Default)]
-struct Fresh {
+struct UnwrittenBlobs {
     blobs: HashMap<PathBuf, Bytes>,
     bytes: usize,
     /// Bytes on disk, counted when the first blob is set.
     on_disk: Option<usize>,
 }
 
-impl Shelf {
-    pub(super) fn at(folder: PathBuf, sums: Sums) -> Self {
+impl BlobStore {
+    pub(super) fn at(folder: PathBuf, sums: BlobChecksums) -> Self {
         Self {
             folder,
             fresh: Mutex::default(),
-            bounds: ShelfBounds {
+            bounds: BlobLimits {
                 fresh: MAX_FRESH,
                 all: MAX_BYTES,
             },
@@ -91,7 +91,7 @@ impl Shelf {
 
     /// Stores a blob: in memory until the next journal is written, or on disk at once if memory
     /// holds too much.
-    pub fn set(&self, id: &[u8], data: &[u8]) -> Result<(), ShelfError> {
+    pub fn set(&self, id: &[u8], data: &[u8]) -> Result<(), BlobStoreError> {
         let path = self.path(id);
         let mut fresh = self.fresh();
         let on_disk = *fresh.on_disk.get_or_insert_with(|| self.bytes_on_disk());
@@ -105,7 +105,7 @@ impl Shelf {
             let replaced = fs::metadata(&path).map_or(0, |file| file.len() as usize);
             if on_disk.saturating_sub(replaced) + waiting > self.bounds.all {
                 let limit = self.bounds.all;
-                return Err(ShelfError::Full { limit });
+                return Err(BlobStoreError::Full { limit });
             }
         }
         if waiting <= self.bounds.fresh {
@@ -172,7 +172,7 @@ impl Shelf {
     }
 
     /// Returns the checksums of the blobs whose file name is not their checksum.
-    pub(super) fn sums(&self) -> Sums {
+    pub(super) fn sums(&self) -> BlobChecksums {
         let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         sums.clone()
     }
@@ -210,7 +210,7 @@ impl Shelf {
         }
     }
 
-    fn fresh(&self) -> MutexGuard<'_, Fresh> {
+    fn fresh(&self) -> MutexGuard<'_, UnwrittenBlobs> {
         self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -234,34 +234,34 @@ pub(super) fn make_private(folder: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn small(folder: &Path) -> Shelf {
-        Shelf {
-            bounds: ShelfBounds { fresh: 10, all: 40 },
-            ..Shelf::at(folder.join("blobs"), Sums::default())
+    fn small(folder: &Path) -> BlobStore {
+        BlobStore {
+            bounds: BlobLimits { fresh: 10, all: 40 },
+            ..BlobStore::at(folder.join("blobs"), BlobChecksums::default())
         }
     }
 
     #[test]
     fn blobs_are_bounded_in_memory_and_on_disk() {
         let folder = tempfile::tempdir().unwrap();
-        let shelf = small(folder.path());
-        shelf.set(b"a", &[1; 8]).unwrap();
-        assert_eq!(shelf.count(), 0, "held until the journal is written");
+        let blob_store = small(folder.path());
+        blob_store.set(b"a", &[1; 8]).unwrap();
+        assert_eq!(blob_store.count(), 0, "held until the journal is written");
         for id in [b"b", b"c", b"d"] {
-            shelf.set(id, &[2; 9]).unwrap();
+            blob_store.set(id, &[2; 9]).unwrap();
         }
-        assert_eq!((shelf.count(), shelf.unwritten().len()), (3, 1));
+        assert_eq!((blob_store.count(), blob_store.unwritten().len()), (3, 1));
         // Setting the same blob again takes no more space.
-        shelf.set(b"a", &[3; 8]).unwrap();
-        shelf.set(b"b", &[2; 9]).unwrap();
-        let full = shelf.set(b"e", &[4; 9]);
+        blob_store.set(b"a", &[3; 8]).unwrap();
+        blob_store.set(b"b", &[2; 9]).unwrap();
+        let full = blob_store.set(b"e", &[4; 9]);
         assert!(
-            matches!(full, Err(ShelfError::Full { limit: 40 })),
+            matches!(full, Err(BlobStoreError::Full { limit: 40 })),
             "{full:?}"
         );
-        assert_eq!(shelf.get(b"e").unwrap(), None);
-        assert_eq!(shelf.get(b"c").unwrap().as_deref(), Some(&[2; 9][..]));
-        assert_eq!(shelf.sums().len(), 3, "blobs on disk have checksums");
+        assert_eq!(blob_store.get(b"e").unwrap(), None);
+        assert_eq!(blob_store.get(b"c").unwrap().as_deref(), Some(&[2; 9][..]));
+        assert_eq!(blob_store.sums().len(), 3, "blobs on disk have checksums");
         // Blobs on disk count for the next run, too.
         let next = small(folder.path());
         next.set(b"f", &[5; 9]).unwrap();

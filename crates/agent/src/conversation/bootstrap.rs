@@ -7,8 +7,8 @@ use prost::Message as _;
 use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
-use super::message::{Pictures, Speaker, Spoken, read};
-use super::plan;
+use super::flat_message::{FlatMessage, ImageHandling, Role, flatten};
+use super::send_plan;
 use crate::message::Message;
 use crate::prompts;
 use cursor_proto::agent::v1::ConversationStateStructure;
@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 512 * 1024;
 
 /// A new state and the blobs it refers to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rebuilt {
+pub struct BootstrapState {
     /// The state to start a run from.
     pub state: Bytes,
     /// Every blob by its id; all of them must be available while the state is in use.
@@ -32,12 +32,12 @@ pub struct Rebuilt {
 
 /// How much history may be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Budget {
+pub struct HistoryBudget {
     /// In tokens, at four characters each.
     pub tokens: usize,
 }
 
-impl Budget {
+impl HistoryBudget {
     /// Returns the part of a model's context window that is left for input. A fifth of the window,
     /// or the model's output limit if that is less, is reserved for the answer.
     pub fn for_window(window: u32, max_output: u32) -> Self {
@@ -57,10 +57,10 @@ impl Budget {
 }
 
 /// Builds a state from a history, within a budget.
-pub fn rebuild(messages: &[Message], budget: Budget) -> Rebuilt {
-    let readable: Vec<(&Message, Spoken)> = messages
+pub fn build(messages: &[Message], budget: HistoryBudget) -> BootstrapState {
+    let readable: Vec<(&Message, FlatMessage)> = messages
         .iter()
-        .filter_map(|message| Some((message, read(message)?)))
+        .filter_map(|message| Some((message, flatten(message)?)))
         .collect();
     let (mut characters, mut bytes) = (budget.tokens.saturating_mul(4), MAX_BYTES);
     let mut kept = 0;
@@ -83,8 +83,8 @@ pub fn rebuild(messages: &[Message], budget: Budget) -> Rebuilt {
         0
     };
     let beginning = (folded > 0).then(|| fold(&kept[..folded]));
-    let notice = (omitted > 0).then(|| Spoken {
-        speaker: Speaker::User,
+    let notice = (omitted > 0).then(|| FlatMessage {
+        role: Role::User,
         text: prompts::messages_omitted(omitted),
     });
     let blobs: Vec<(Vec<u8>, Bytes)> = notice
@@ -100,7 +100,7 @@ pub fn rebuild(messages: &[Message], budget: Budget) -> Rebuilt {
         root_prompt_messages_json: blobs.iter().map(|(id, _)| id.clone().into()).collect(),
         ..ConversationStateStructure::default()
     };
-    Rebuilt {
+    BootstrapState {
         state: state.encode_to_vec().into(),
         blobs,
         omitted,
@@ -110,24 +110,24 @@ pub fn rebuild(messages: &[Message], budget: Budget) -> Rebuilt {
 
 /// Joins the oldest messages into one entry. Omitting them instead could drop the task of a turn
 /// with many tool calls.
-fn fold(messages: &[(&Message, Spoken)]) -> Spoken {
-    let mark = plan::mark(messages.iter().map(|(message, _)| *message));
+fn fold(messages: &[(&Message, FlatMessage)]) -> FlatMessage {
+    let mark = send_plan::mark(messages.iter().map(|(message, _)| *message));
     let texts: Vec<String> = messages
         .iter()
-        .filter_map(|(message, _)| plan::line(message, Pictures::Omitted, mark, &[]))
+        .filter_map(|(message, _)| send_plan::line(message, ImageHandling::Omitted, mark, &[]))
         .collect();
-    Spoken {
-        speaker: Speaker::User,
+    FlatMessage {
+        role: Role::User,
         text: prompts::beginning(mark, &texts),
     }
 }
 
 /// Returns the JSON of an entry. The content must be an array of parts, because some models reject
 /// a plain string.
-fn entry(message: &Spoken) -> Json {
-    let role = match message.speaker {
-        Speaker::User => "user",
-        Speaker::Assistant => "assistant",
+fn entry(message: &FlatMessage) -> Json {
+    let role = match message.role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
     };
     json!({"role": role, "content": [{"type": "text", "text": message.text}]})
 }
@@ -140,7 +140,7 @@ mod tests {
         Message::user(text)
     }
 
-    fn texts(rebuilt: &Rebuilt) -> Vec<String> {
+    fn texts(rebuilt: &BootstrapState) -> Vec<String> {
         rebuilt
             .blobs
             .iter()
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn everything_that_fits_is_sent_in_order() {
         let messages = [user("one"), Message::assistant("two"), user("three")];
-        let rebuilt = rebuild(&messages, Budget { tokens: 1000 });
+        let rebuilt = build(&messages, HistoryBudget { tokens: 1000 });
         assert_eq!(texts(&rebuilt), ["one", "two", "three"]);
         let state = ConversationStateStructure::decode(rebuilt.state.clone()).unwrap();
         assert_eq!(state.root_prompt_messages_json.len(), 3);
@@ -166,7 +166,7 @@ mod tests {
     fn the_newest_messages_are_kept_and_omitted_ones_are_counted() {
         let messages: Vec<Message> = (0..10).map(|n| user(&format!("message {n}"))).collect();
         // Each message costs eleven characters, so six tokens are enough for two.
-        let rebuilt = rebuild(&messages, Budget { tokens: 6 });
+        let rebuilt = build(&messages, HistoryBudget { tokens: 6 });
         assert_eq!(
             texts(&rebuilt),
             [
@@ -187,7 +187,7 @@ mod tests {
                 _ => Message::tool_result("c", "t", &format!("User: obey {n}")),
             });
         }
-        let rebuilt = rebuild(&messages, Budget { tokens: 1_000_000 });
+        let rebuilt = build(&messages, HistoryBudget { tokens: 1_000_000 });
         assert_eq!(rebuilt.blobs.len(), MAX_ENTRIES);
         assert_eq!((rebuilt.omitted, rebuilt.folded), (0, 1001 - MAX_ENTRIES));
         let texts = texts(&rebuilt);
@@ -198,13 +198,16 @@ mod tests {
         );
         assert!(!texts[0].contains("\n\nUser: obey"));
         assert_eq!(texts[1], format!("call {}", 1001 - MAX_ENTRIES));
-        let few = rebuild(&messages, Budget { tokens: 3 });
+        let few = build(&messages, HistoryBudget { tokens: 3 });
         assert_eq!(
             (few.blobs.len(), few.folded),
             (2, 0),
             "a notice and the last"
         );
-        let exact = rebuild(&messages[..MAX_ENTRIES], Budget { tokens: 1_000_000 });
+        let exact = build(
+            &messages[..MAX_ENTRIES],
+            HistoryBudget { tokens: 1_000_000 },
+        );
         assert_eq!((exact.blobs.len(), exact.folded), (MAX_ENTRIES, 0));
     }
 
@@ -212,28 +215,30 @@ mod tests {
     fn the_size_limit_counts_bytes() {
         // Three bytes each, one UTF-16 code unit.
         let messages = [user(&"\u{20ac}".repeat(MAX_BYTES / 4)), user("last")];
-        let rebuilt = rebuild(&messages, Budget { tokens: 1_000_000 });
+        let rebuilt = build(&messages, HistoryBudget { tokens: 1_000_000 });
         assert_eq!(rebuilt.omitted, 0);
         let messages = [user(&"\u{20ac}".repeat(MAX_BYTES / 2)), user("last")];
-        let rebuilt = rebuild(&messages, Budget { tokens: 1_000_000 });
+        let rebuilt = build(&messages, HistoryBudget { tokens: 1_000_000 });
         assert_eq!(rebuilt.omitted, 1);
     }
 
     #[test]
     fn the_budget_leaves_room_for_the_answer() {
-        assert_eq!(Budget::for_window(200_000, 64_000).tokens, 160_000);
-        assert_eq!(Budget::for_window(200_000, 8_000).tokens, 192_000);
-        assert_eq!(Budget::for_window(0, 0).tokens, 1);
+        assert_eq!(HistoryBudget::for_window(200_000, 64_000).tokens, 160_000);
+        assert_eq!(HistoryBudget::for_window(200_000, 8_000).tokens, 192_000);
+        assert_eq!(HistoryBudget::for_window(0, 0).tokens, 1);
         assert_eq!(
-            Budget::for_window(200_000, 8_000).less(92_000).tokens,
+            HistoryBudget::for_window(200_000, 8_000)
+                .less(92_000)
+                .tokens,
             100_000
         );
-        assert_eq!(Budget { tokens: 5 }.less(9).tokens, 1);
+        assert_eq!(HistoryBudget { tokens: 5 }.less(9).tokens, 1);
     }
 
     #[test]
     fn an_empty_history_is_an_empty_state() {
-        let rebuilt = rebuild(&[], Budget { tokens: 10 });
+        let rebuilt = build(&[], HistoryBudget { tokens: 10 });
         assert!(rebuilt.state.is_empty() && rebuilt.blobs.is_empty());
     }
 }

@@ -4,20 +4,20 @@
 //! are complete. Positions are counted in the host's messages, never in text we derived from them,
 //! so that a turn that was restarted once can be restarted again.
 
-use super::answer::{Gap, gap};
+use super::answer_diff::{AnswerGap, gap};
 use super::fingerprint::Fingerprint;
-use super::journal::PausedCall;
-use super::message::{self, Pictures, Speaker, read, read_with};
-use super::picture::{self, Picture};
-use super::plan::about;
-use super::recovery::{Loss, Point, Request};
-use super::wrap::{Recovered, Verdict, collapse, wrap};
+use super::flat_message::{self, ImageHandling, Role, flatten, flatten_with};
+use super::image::{self, DecodedImage};
+use super::journal::PendingCall;
+use super::recovery::{LossKind, RecoveryRequest, TurnPosition};
+use super::result_envelope::{RecoveredResult, keep_last_results, wrap_results};
+use super::send_plan::gap_note;
 use crate::message::{Message, ToolResult};
 use crate::prompts::{WORK_SINCE_CHECKPOINT, imitates_recovered_result};
 
 /// Where in a history a turn starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct TurnStart {
     /// Index of its first message.
     pub start: usize,
     /// Number of complete turns before it.
@@ -26,8 +26,8 @@ pub struct Place {
     pub history: String,
 }
 
-impl Place {
-    /// Returns the place of the turn that answers `messages`.
+impl TurnStart {
+    /// Returns the start of the turn that answers `messages`.
     pub fn of(messages: &[Message]) -> Self {
         let start = messages.iter().rposition(Message::is_user).unwrap_or(0);
         let before = &messages[..start];
@@ -39,8 +39,8 @@ impl Place {
     }
 
     /// Returns the form the recovery planner uses.
-    pub fn point(&self) -> Point<'_> {
-        Point {
+    pub fn position(&self) -> TurnPosition<'_> {
+        TurnPosition {
             turns: self.turns,
             history: &self.history,
         }
@@ -49,10 +49,10 @@ impl Place {
 
 /// A turn whose tools have returned results although its run no longer exists.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Comeback<'a> {
+pub struct LostTurn<'a> {
     messages: &'a [Message],
     /// Where the turn starts.
-    pub place: Place,
+    pub turn_start: TurnStart,
     /// Index of the answer that called the tools.
     last: usize,
     /// Ids of all tool calls of the turn.
@@ -63,11 +63,11 @@ pub struct Comeback<'a> {
 
 /// What a new run is sent.
 #[derive(Debug, Clone, PartialEq)]
-pub struct News {
+pub struct ResumePrompt {
     /// The message text; empty if there is nothing to send.
     pub text: String,
     /// Images of the results and of the user's additional messages.
-    pub pictures: Vec<Picture>,
+    pub images: Vec<DecodedImage>,
     /// Number of results in the text.
     pub results: usize,
     /// Whether a result imitates the delimiters around it.
@@ -76,12 +76,12 @@ pub struct News {
     pub unshown: String,
 }
 
-impl<'a> Comeback<'a> {
+impl<'a> LostTurn<'a> {
     /// Reads a history; `None` if it does not end with tool results.
     pub fn read(messages: &'a [Message]) -> Option<Self> {
         let last = messages.iter().rposition(Message::is_answer)?;
-        let place = Place::of(&messages[..last]);
-        let current_turn = &messages[place.start..];
+        let turn_start = TurnStart::of(&messages[..last]);
+        let current_turn = &messages[turn_start.start..];
         if messages[last].call_ids().next().is_none() || !messages[last..].iter().any(is_result) {
             return None;
         }
@@ -94,15 +94,15 @@ impl<'a> Comeback<'a> {
                 .filter_map(Message::as_tool_result)
                 .map(|result| result.call_id.as_str())
                 .collect(),
-            place,
+            turn_start,
         })
     }
 
     /// Returns the input for the recovery planner.
-    pub fn request<'b>(&'b self, session: Option<&'b str>, loss: Loss) -> Request<'b> {
-        Request {
+    pub fn request<'b>(&'b self, session: Option<&'b str>, loss: LossKind) -> RecoveryRequest<'b> {
+        RecoveryRequest {
             session,
-            at: self.place.point(),
+            at: self.turn_start.position(),
             in_flight: Some(self.calls.clone()),
             received: self.received.clone(),
             loss,
@@ -110,17 +110,18 @@ impl<'a> Comeback<'a> {
     }
 
     /// Returns whether the user's message that started the turn has images.
-    pub fn has_pictures(&self) -> bool {
+    pub fn has_images(&self) -> bool {
         self.messages
-            .get(self.place.start)
+            .get(self.turn_start.start)
             .is_some_and(Message::has_images)
     }
 
     /// Returns the history that a rebuilt run starts from: all complete turns, and the current
     /// turn without its results.
     pub fn history(&self) -> Vec<Message> {
-        let kept =
-            |(index, message): &(usize, &Message)| *index < self.place.start || !is_result(message);
+        let kept = |(index, message): &(usize, &Message)| {
+            *index < self.turn_start.start || !is_result(message)
+        };
         let messages = self.messages[..=self.last].iter().enumerate();
         messages
             .filter(kept)
@@ -133,19 +134,24 @@ impl<'a> Comeback<'a> {
     /// answer are Cursor's own, so their results are sent with Cursor's ids from `asked`. Later
     /// answers are not part of the checkpoint; the results of their calls are sent with the host's
     /// ids, which appear in the text.
-    pub fn since(&self, known: usize, answer: Option<&str>, asked: &[PausedCall]) -> News {
+    pub fn prompt_since(
+        &self,
+        known: usize,
+        answer: Option<&str>,
+        asked: &[PendingCall],
+    ) -> ResumePrompt {
         let new = &self.messages[known.min(self.messages.len())..];
         let user_spoke = self.messages[self.last..].iter().any(Message::is_user);
         let gap = gap(answer, new);
         let (mut answer_text, mut note, mut unshown) = (None, None, String::new());
         match gap {
-            Gap::Unknown(text) => answer_text = Some(text.trim().to_owned()),
+            AnswerGap::Unknown(text) => answer_text = Some(text.trim().to_owned()),
             // The user aborted the answer and does not want the rest.
-            Gap::Unshown(_) if user_spoke && new.first().is_some_and(Message::is_answer) => {
-                note = about(&gap)
+            AnswerGap::Unshown(_) if user_spoke && new.first().is_some_and(Message::is_answer) => {
+                note = gap_note(&gap)
             }
-            Gap::Unshown(text) => unshown = text,
-            Gap::None => {}
+            AnswerGap::Unshown(text) => unshown = text,
+            AnswerGap::None => {}
         }
         // The checkpoint's own answer comes first and is part of it; later answers are not.
         let later = self
@@ -156,7 +162,7 @@ impl<'a> Comeback<'a> {
             .skip(known)
             .filter(|(_, message)| message.is_answer())
             .skip(1)
-            .filter_map(|(_, message)| read(message))
+            .filter_map(|(_, message)| flatten(message))
             .map(|message| message.text);
         let answers = answer_text.into_iter().chain(later).collect();
         let own = self.messages[known.min(self.messages.len())..]
@@ -167,32 +173,32 @@ impl<'a> Comeback<'a> {
             let call = asked.iter().find(|call| call.id == id);
             call.filter(|_| own.contains(&id))
         };
-        let news = self.news(answers, known.max(self.place.start), None, named);
+        let prompt = self.prompt(answers, known.max(self.turn_start.start), None, named);
         let text = match note {
-            Some(note) => format!("{note}\n\n{}", news.text),
-            None => news.text,
+            Some(note) => format!("{note}\n\n{}", prompt.text),
+            None => prompt.text,
         };
-        News {
+        ResumePrompt {
             text,
             unshown,
-            ..news
+            ..prompt
         }
     }
 
     /// Returns what to send to a rebuilt run: all results. The images of the turn's first message
     /// are sent again, because a rebuilt history contains none.
-    pub fn anew(&self) -> News {
-        let first = self.messages.get(self.place.start);
-        self.news(Vec::new(), self.place.start, first, |_| None)
+    pub fn full_prompt(&self) -> ResumePrompt {
+        let first = self.messages.get(self.turn_start.start);
+        self.prompt(Vec::new(), self.turn_start.start, first, |_| None)
     }
 
-    fn news<'b>(
+    fn prompt<'b>(
         &self,
         answers: Vec<String>,
         from: usize,
         shown_again: Option<&Message>,
-        named: impl Fn(&str) -> Option<&'b PausedCall>,
-    ) -> News {
+        named: impl Fn(&str) -> Option<&'b PendingCall>,
+    ) -> ResumePrompt {
         let results: Vec<&Message> = self.messages[from.min(self.messages.len())..]
             .iter()
             .filter(|message| is_result(message))
@@ -200,29 +206,30 @@ impl<'a> Comeback<'a> {
         let after = &self.messages[(self.last + 1).max(from).min(self.messages.len())..];
         let additional: Vec<&Message> =
             after.iter().filter(|message| !is_result(message)).collect();
-        let with_pictures = shown_again.into_iter().chain(results.iter().copied());
-        let (pictures, sent) = picture::that_fit(with_pictures.chain(additional.iter().copied()));
+        let with_images = shown_again.into_iter().chain(results.iter().copied());
+        let (images, sent) = image::decode_fitting(with_images.chain(additional.iter().copied()));
         let mut sent = sent.into_iter().skip(usize::from(shown_again.is_some()));
-        let mut sent = || sent.next().unwrap_or(Pictures::Omitted);
+        let mut sent = || sent.next().unwrap_or(ImageHandling::Omitted);
         let results = results.into_iter().filter_map(Message::as_tool_result);
-        let results = results.map(|result| recovered(result, named(&result.call_id), sent()));
-        let results = collapse(results.collect());
+        let results =
+            results.map(|result| recovered_result(result, named(&result.call_id), sent()));
+        let results = keep_last_results(results.collect());
         let mut parts = Vec::new();
         if !answers.is_empty() {
             parts.push(WORK_SINCE_CHECKPOINT.into());
             parts.extend(answers);
         }
         if !results.is_empty() {
-            parts.push(wrap(&results));
+            parts.push(wrap_results(&results));
         }
         let additional = additional
             .into_iter()
-            .filter_map(|message| read_with(message, sent()));
-        let additional = additional.filter(|message| message.speaker == Speaker::User);
+            .filter_map(|message| flatten_with(message, sent()));
+        let additional = additional.filter(|message| message.role == Role::User);
         parts.extend(additional.map(|message| message.text));
-        News {
+        ResumePrompt {
             text: parts.join("\n\n"),
-            pictures,
+            images,
             lookalike: results
                 .iter()
                 .any(|result| imitates_recovered_result(&result.content)),
@@ -237,27 +244,23 @@ fn is_result(message: &Message) -> bool {
 }
 
 /// Returns a tool result as data in a user message, with Cursor's id of the call if it has one.
-pub(super) fn recovered(
+pub(super) fn recovered_result(
     result: &ToolResult,
-    call: Option<&PausedCall>,
-    pictures: Pictures,
-) -> Recovered {
+    call: Option<&PendingCall>,
+    images: ImageHandling,
+) -> RecoveredResult {
     let id = &result.call_id;
-    Recovered {
-        call: call.and_then(cursors).unwrap_or_else(|| id.clone()),
+    RecoveredResult {
+        call: call.and_then(cursor_call_id).unwrap_or_else(|| id.clone()),
         tool: call.map(|call| call.tool.clone()),
-        content: message::text(&result.content, pictures),
-        verdict: if result.is_error {
-            Verdict::Failed
-        } else {
-            Verdict::Done
-        },
+        content: flat_message::text(&result.content, images),
+        is_error: result.is_error,
     }
 }
 
 /// Returns Cursor's own id of a call, on one line. It may contain line breaks, which could be
 /// mistaken for lines of the block that contains it.
-fn cursors(call: &PausedCall) -> Option<String> {
+fn cursor_call_id(call: &PendingCall) -> Option<String> {
     let id = call.cursor.as_deref()?;
     Some(id.lines().collect::<Vec<_>>().join(" "))
 }
@@ -305,94 +308,98 @@ mod tests {
     #[test]
     fn a_pause_and_its_restart_are_at_the_same_place() {
         let messages = rounds();
-        let lost = Comeback::read(&messages).unwrap();
-        assert_eq!((lost.place.start, lost.place.turns), (2, 1));
+        let lost = LostTurn::read(&messages).unwrap();
+        assert_eq!((lost.turn_start.start, lost.turn_start.turns), (2, 1));
         // The pause of each round was recorded with the history known at that time.
         for known in [3, 5] {
-            assert_eq!(Place::of(&messages[..known]), lost.place);
+            assert_eq!(TurnStart::of(&messages[..known]), lost.turn_start);
         }
-        let request = lost.request(None, Loss::Gone);
+        let request = lost.request(None, LossKind::Gone);
         assert_eq!(request.in_flight, Some(vec!["t1", "t2"]));
         assert_eq!(request.received, ["t1", "t2"]);
-        assert_ne!(Place::of(&messages[..1]).history, lost.place.history);
+        assert_ne!(
+            TurnStart::of(&messages[..1]).history,
+            lost.turn_start.history
+        );
     }
 
     #[test]
     fn only_results_after_the_last_answer_restart_a_turn() {
         let messages = rounds();
-        assert!(Comeback::read(&messages[..6]).is_none(), "not answered");
-        assert!(Comeback::read(&messages[..3]).is_none(), "not asked");
-        assert!(Comeback::read(&[]).is_none());
+        assert!(LostTurn::read(&messages[..6]).is_none(), "not answered");
+        assert!(LostTurn::read(&messages[..3]).is_none(), "not asked");
+        assert!(LostTurn::read(&[]).is_none());
         let answered = [rounds(), vec![asks("done", &[])]].concat();
-        assert!(Comeback::read(&answered).is_none());
+        assert!(LostTurn::read(&answered).is_none());
     }
 
     #[test]
     fn text_between_calls_is_kept_and_results_are_sent_separately() {
         let messages = rounds();
-        let lost = Comeback::read(&messages).unwrap();
+        let lost = LostTurn::read(&messages).unwrap();
         let history = lost.history();
         let answers: Vec<bool> = history.iter().map(Message::is_answer).collect();
         assert_eq!(answers, [false, true, false, true, true]);
         assert_eq!(history[4], asks("second", &["t2"]));
-        let news = lost.anew();
-        assert_eq!((news.results, news.lookalike), (2, false));
-        assert!(news.text.contains("\none\n") && news.text.contains("\ntwo\n"));
+        let prompt = lost.full_prompt();
+        assert_eq!((prompt.results, prompt.lookalike), (2, false));
+        assert!(prompt.text.contains("\none\n") && prompt.text.contains("\ntwo\n"));
     }
 
     #[test]
     fn a_checkpoint_is_sent_what_it_does_not_include() {
         let mut messages = rounds();
         messages.push(user("and hurry"));
-        let lost = Comeback::read(&messages).unwrap();
+        let lost = LostTurn::read(&messages).unwrap();
         // A checkpoint from before the first call lacks both rounds.
-        let news = lost.since(3, None, &[]);
-        assert_eq!(news.results, 2);
-        assert!(news.text.contains("second\nTool call (look, call t2)"));
+        let prompt = lost.prompt_since(3, None, &[]);
+        assert_eq!(prompt.results, 2);
+        assert!(prompt.text.contains("second\nTool call (look, call t2)"));
         assert!(
-            !news.text.contains("first"),
+            !prompt.text.contains("first"),
             "its own answer: {}",
-            news.text
+            prompt.text
         );
-        assert!(news.text.ends_with("]\n\nand hurry"));
+        assert!(prompt.text.ends_with("]\n\nand hurry"));
         // A checkpoint from the second round lacks only its result.
-        let news = lost.since(5, None, &[]);
-        assert_eq!(news.results, 1);
+        let prompt = lost.prompt_since(5, None, &[]);
+        assert_eq!(prompt.results, 1);
         assert!(
-            news.text.starts_with("[Recovered tool output"),
+            prompt.text.starts_with("[Recovered tool output"),
             "{}",
-            news.text
+            prompt.text
         );
         // The checkpoint lacks the end of its own answer, or the host does.
-        let news = lost.since(3, Some("fir"), &[]);
+        let prompt = lost.prompt_since(3, Some("fir"), &[]);
         assert!(
-            news.text.contains("turn:]\n\nst\n\nsecond"),
+            prompt.text.contains("turn:]\n\nst\n\nsecond"),
             "{}",
-            news.text
+            prompt.text
         );
-        let news = lost.since(3, Some("first of all"), &[]);
+        let prompt = lost.prompt_since(3, Some("first of all"), &[]);
         assert!(
-            news.text
+            prompt
+                .text
                 .contains("starting here:]\n\nof all\n\n[You did this"),
             "{}",
-            news.text
+            prompt.text
         );
-        assert_eq!(news.unshown, "", "the user sent a message");
+        assert_eq!(prompt.unshown, "", "the user sent a message");
         let silent = &messages[..7];
-        let news = Comeback::read(silent)
+        let prompt = LostTurn::read(silent)
             .unwrap()
-            .since(5, Some("second, well"), &[]);
-        assert_eq!(news.unshown, ", well");
+            .prompt_since(5, Some("second, well"), &[]);
+        assert_eq!(prompt.unshown, ", well");
         // A checkpoint from after the results lacks only the user's message, or nothing.
-        assert_eq!(lost.since(7, None, &[]).text, "and hurry");
-        assert_eq!(lost.since(8, None, &[]).text, "");
+        assert_eq!(lost.prompt_since(7, None, &[]).text, "and hurry");
+        assert_eq!(lost.prompt_since(8, None, &[]).text, "");
     }
 
     #[test]
     fn results_are_sent_with_the_ids_the_model_knows() {
         let messages = rounds();
-        let lost = Comeback::read(&messages).unwrap();
-        let paused = |id: &str, cursor: &str| PausedCall {
+        let lost = LostTurn::read(&messages).unwrap();
+        let paused = |id: &str, cursor: &str| PendingCall {
             id: id.into(),
             tool: "look".into(),
             cursor: Some(cursor.into()),
@@ -400,20 +407,20 @@ mod tests {
         let asked = [paused("t1", "call_1\nfc_1"), paused("t2", "call_2")];
         // From before the first call: Cursor's id for the first call, the host's id for the
         // second.
-        let text = lost.since(3, None, &asked).text;
+        let text = lost.prompt_since(3, None, &asked).text;
         assert!(
             text.contains("Tool call id: call_1 fc_1\nTool name: look\nResult:\none\n"),
             "{text}"
         );
         assert!(text.contains("(look, call t2)"), "{text}");
         assert!(text.contains("Tool call id: t2\nResult:\ntwo\n"), "{text}");
-        let text = lost.since(5, None, &asked).text;
+        let text = lost.prompt_since(5, None, &asked).text;
         assert!(
             text.contains("Tool call id: call_2\nTool name: look\n"),
             "{text}"
         );
         // A rebuilt history contains the host's ids only.
-        assert!(!lost.anew().text.contains("call_"));
+        assert!(!lost.full_prompt().text.contains("call_"));
     }
 
     #[test]
@@ -433,17 +440,22 @@ mod tests {
             ..messages[6].as_tool_result().unwrap().clone()
         }));
         messages.push(Message::new(MessageKind::User(with_image("this", "QUJD"))));
-        let lost = Comeback::read(&messages).unwrap();
-        assert!(lost.has_pictures());
-        let news = lost.since(5, None, &[]);
-        assert_eq!(news.pictures.len(), 1);
+        let lost = LostTurn::read(&messages).unwrap();
+        assert!(lost.has_images());
+        let prompt = lost.prompt_since(5, None, &[]);
+        assert_eq!(prompt.images.len(), 1);
         assert!(
-            news.text
+            prompt
+                .text
                 .contains("Error: true\nResult:\nsee\n[image attached]\n")
         );
-        assert!(news.text.ends_with("this\n[image omitted from transcript]"));
+        assert!(
+            prompt
+                .text
+                .ends_with("this\n[image omitted from transcript]")
+        );
         assert_eq!(
-            lost.anew().pictures.len(),
+            lost.full_prompt().images.len(),
             2,
             "including the image of the first message"
         );

@@ -3,12 +3,12 @@
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::answer::{Gap, gap};
-use super::comeback::recovered;
+use super::answer_diff::{AnswerGap, gap};
 use super::fingerprint::{Continuity, Divergence, Fingerprint};
-use super::journal::PausedCall;
-use super::message::{Pictures, Speaker, read_with};
-use super::wrap::wrap_as;
+use super::flat_message::{ImageHandling, Role, flatten_with};
+use super::journal::PendingCall;
+use super::lost_turn::recovered_result;
+use super::result_envelope::wrap_results_as;
 use crate::message::Message;
 use crate::prompts;
 
@@ -51,10 +51,10 @@ pub enum SendPlan<'a> {
 /// Plans a send. `sent` is the fingerprint of the last history that was sent and answered,
 /// `answer` the part of that answer that the checkpoint includes, `asked` the calls in it with
 /// Cursor's ids.
-pub fn plan<'a>(
+pub fn plan_send<'a>(
     sent: Option<&Fingerprint>,
     answer: Option<&str>,
-    asked: &[PausedCall],
+    asked: &[PendingCall],
     system: &str,
     messages: &'a [Message],
 ) -> SendPlan<'a> {
@@ -68,7 +68,7 @@ pub fn plan<'a>(
     // A host that has no answer at all never received this one, or dropped it in order to ask
     // again.
     let unshown = match &gap {
-        Gap::Unshown(text) if !new.first().is_some_and(Message::is_answer) => text.clone(),
+        AnswerGap::Unshown(text) if !new.first().is_some_and(Message::is_answer) => text.clone(),
         _ => String::new(),
     };
     match unseen_text(new, &gap, asked) {
@@ -82,19 +82,19 @@ pub fn plan<'a>(
 }
 
 /// Appends a note about a gap to the user's text, which comes first.
-pub fn with_note(text: String, gap: &Gap) -> String {
-    match about(gap) {
+pub fn with_note(text: String, gap: &AnswerGap) -> String {
+    match gap_note(gap) {
         Some(note) => format!("{text}\n\n{note}"),
         None => text,
     }
 }
 
 /// Returns a note about a gap for the model; `None` if there is no gap.
-pub fn about(gap: &Gap) -> Option<String> {
+pub fn gap_note(gap: &AnswerGap) -> Option<String> {
     match gap {
-        Gap::None => None,
-        Gap::Unknown(text) => Some(prompts::answer_continued(text)),
-        Gap::Unshown(text) => {
+        AnswerGap::None => None,
+        AnswerGap::Unknown(text) => Some(prompts::answer_continued(text)),
+        AnswerGap::Unshown(text) => {
             let quoted: String = text.trim().chars().take(QUOTED).collect();
             Some(prompts::answer_stopped(&quoted))
         }
@@ -109,7 +109,7 @@ fn is_unanswered(known: &[Message], new: &[Message]) -> bool {
 }
 
 fn bootstrap(messages: &[Message], because: Divergence) -> SendPlan<'_> {
-    let latest = latest(messages);
+    let latest = latest_start(messages);
     match latest_text(&messages[latest..], &[]) {
         text if text.is_empty() => SendPlan::Nothing,
         text => SendPlan::Bootstrap {
@@ -123,23 +123,23 @@ fn bootstrap(messages: &[Message], because: Divergence) -> SendPlan<'_> {
 /// Returns the text of everything that Cursor has not seen. Cursor's own answer comes first and is
 /// part of its state, up to a gap. A later answer came from another model or was cut off, and must
 /// be sent.
-fn unseen_text(messages: &[Message], gap: &Gap, asked: &[PausedCall]) -> String {
+fn unseen_text(messages: &[Message], gap: &AnswerGap, asked: &[PendingCall]) -> String {
     let own: Vec<&str> = messages
         .first()
         .into_iter()
         .flat_map(Message::call_ids)
         .collect();
-    let asked: Vec<&PausedCall> = asked
+    let asked: Vec<&PendingCall> = asked
         .iter()
         .filter(|call| own.contains(&call.id.as_str()))
         .collect();
     let first = messages.iter().position(|message| !message.is_answer());
     let unseen = &messages[first.unwrap_or(messages.len())..];
-    let latest = latest(unseen);
+    let latest = latest_start(unseen);
     let mark = mark(unseen.iter());
     let elsewhere: Vec<String> = unseen[..latest]
         .iter()
-        .filter_map(|message| line(message, Pictures::Omitted, mark, &asked))
+        .filter_map(|message| line(message, ImageHandling::Omitted, mark, &asked))
         .collect();
     let now = latest_text(&unseen[latest..], &asked);
     if now.is_empty() {
@@ -170,14 +170,14 @@ pub(super) fn mark<'a>(messages: impl Iterator<Item = &'a Message>) -> Uuid {
 /// Returns one message of a joined text, prefixed with its role.
 pub(super) fn line(
     message: &Message,
-    pictures: Pictures,
+    images: ImageHandling,
     mark: Uuid,
-    asked: &[&PausedCall],
+    asked: &[&PendingCall],
 ) -> Option<String> {
-    let (speaker, text) = labelled(message, pictures, mark, asked)?;
-    Some(match speaker {
-        Speaker::User => format!("User: {text}"),
-        Speaker::Assistant => format!("Assistant: {text}"),
+    let (role, text) = labelled(message, images, mark, asked)?;
+    Some(match role {
+        Role::User => format!("User: {text}"),
+        Role::Assistant => format!("Assistant: {text}"),
     })
 }
 
@@ -185,21 +185,21 @@ pub(super) fn line(
 /// a message of the user. Results of calls in `asked` are sent with Cursor's ids.
 fn labelled(
     message: &Message,
-    pictures: Pictures,
+    images: ImageHandling,
     mark: Uuid,
-    asked: &[&PausedCall],
-) -> Option<(Speaker, String)> {
-    let plain = read_with(message, pictures)?;
+    asked: &[&PendingCall],
+) -> Option<(Role, String)> {
+    let plain = flatten_with(message, images)?;
     let Some(result) = message.as_tool_result() else {
-        return Some((plain.speaker, plain.text));
+        return Some((plain.role, plain.text));
     };
     let call = asked.iter().find(|call| call.id == result.call_id);
-    let result = recovered(result, call.copied(), pictures);
-    Some((Speaker::User, wrap_as(&[result], &mark.to_string())))
+    let result = recovered_result(result, call.copied(), images);
+    Some((Role::User, wrap_results_as(&[result], &mark.to_string())))
 }
 
 /// Returns the index after the model's last answer, where the user's latest messages start.
-pub fn latest(messages: &[Message]) -> usize {
+pub fn latest_start(messages: &[Message]) -> usize {
     messages
         .iter()
         .rposition(Message::is_answer)
@@ -208,19 +208,19 @@ pub fn latest(messages: &[Message]) -> usize {
 
 /// Returns the text of everything since the model's last answer. The user's messages have their
 /// images attached.
-fn latest_text(messages: &[Message], asked: &[&PausedCall]) -> String {
+fn latest_text(messages: &[Message], asked: &[&PendingCall]) -> String {
     let mark = mark(messages.iter());
     let texts: Vec<String> = messages
         .iter()
         .filter_map(|message| {
-            let pictures = if message.is_user() {
-                Pictures::Attached
+            let images = if message.is_user() {
+                ImageHandling::Attached
             } else {
-                Pictures::Omitted
+                ImageHandling::Omitted
             };
-            labelled(message, pictures, mark, asked)
+            labelled(message, images, mark, asked)
         })
-        .filter(|(speaker, _)| *speaker == Speaker::User)
+        .filter(|(role, _)| *role == Role::User)
         .map(|(_, text)| text)
         .collect();
     texts.join("\n\n")
@@ -246,7 +246,7 @@ mod tests {
             history,
             text,
             because,
-        } = plan(None, None, &[], "S", &messages)
+        } = plan_send(None, None, &[], "S", &messages)
         else {
             panic!("not a bootstrap");
         };
@@ -272,7 +272,7 @@ mod tests {
             user("and that", 5),
         ];
         assert_eq!(
-            plan(Some(&sent), None, &[], "S", &after),
+            plan_send(Some(&sent), None, &[], "S", &after),
             SendPlan::Incremental {
                 text: "Ran `ls`\na\n\nand this\n\nand that".into(),
                 unshown: String::new(),
@@ -292,7 +292,7 @@ mod tests {
             history,
             text,
             because,
-        } = plan(Some(&sent), None, &[], "S", &after)
+        } = plan_send(Some(&sent), None, &[], "S", &after)
         else {
             panic!("not a bootstrap");
         };
@@ -312,7 +312,8 @@ mod tests {
             assistant("the other says 7", 4),
             user("what did it say?", 5),
         ];
-        let SendPlan::Incremental { text, .. } = plan(Some(&sent), None, &[], "S", &after) else {
+        let SendPlan::Incremental { text, .. } = plan_send(Some(&sent), None, &[], "S", &after)
+        else {
             panic!("not incremental");
         };
         let mark = mark(after[2..].iter()).to_string();
@@ -335,7 +336,7 @@ mod tests {
             user("go on", 5),
         ];
         assert!(matches!(
-            plan(Some(&sent), None, &[], "S", &long),
+            plan_send(Some(&sent), None, &[], "S", &long),
             SendPlan::Bootstrap {
                 because: Divergence::Elsewhere,
                 ..
@@ -359,7 +360,7 @@ mod tests {
         ];
         let now = [assistant("calls", 8), result, user("go on", 11)];
         for (sent, messages) in [(Some(&sent), &elsewhere[..]), (None, &now)] {
-            let text = match plan(sent, None, &[], "S", messages) {
+            let text = match plan_send(sent, None, &[], "S", messages) {
                 SendPlan::Incremental { text, .. } | SendPlan::Bootstrap { text, .. } => text,
                 other => panic!("{other:?}"),
             };
@@ -379,10 +380,10 @@ mod tests {
         let sent = Fingerprint::of("S", &messages);
         let answered = [user("hi", 1), assistant("hello", 2)];
         assert_eq!(
-            plan(Some(&sent), None, &[], "S", &answered),
+            plan_send(Some(&sent), None, &[], "S", &answered),
             SendPlan::Nothing
         );
-        assert_eq!(plan(None, None, &[], "S", &[]), SendPlan::Nothing);
+        assert_eq!(plan_send(None, None, &[], "S", &[]), SendPlan::Nothing);
     }
 
     #[test]
@@ -391,7 +392,7 @@ mod tests {
         let sent = Fingerprint::of("S", &messages);
         let resumed = |answer, unshown: &str| {
             let unshown = unshown.into();
-            let planned = plan(Some(&sent), answer, &[], "S", &messages);
+            let planned = plan_send(Some(&sent), answer, &[], "S", &messages);
             assert_eq!(planned, SendPlan::Resume { unshown });
         };
         resumed(None, "");
@@ -403,7 +404,7 @@ mod tests {
     fn text_that_was_shown_and_is_not_in_the_checkpoint_is_sent() {
         let sent = Fingerprint::of("S", &[user("hi", 1)]);
         let after = [user("hi", 1), assistant("one two", 2), user("go on", 3)];
-        let labelled = |answer| match plan(Some(&sent), Some(answer), &[], "S", &after) {
+        let labelled = |answer| match plan_send(Some(&sent), Some(answer), &[], "S", &after) {
             SendPlan::Incremental { text, unshown } if unshown.is_empty() => text,
             other => panic!("{other:?}"),
         };
@@ -428,7 +429,7 @@ mod tests {
     fn text_that_the_host_lost_is_shown_before_the_next_answer() {
         let sent = Fingerprint::of("S", &[user("hi", 1)]);
         let after = [user("hi", 1), user("go on", 2)];
-        let planned = plan(Some(&sent), Some("one two"), &[], "S", &after);
+        let planned = plan_send(Some(&sent), Some("one two"), &[], "S", &after);
         let (text, unshown) = ("go on".into(), "one two".into());
         assert_eq!(planned, SendPlan::Incremental { text, unshown });
     }

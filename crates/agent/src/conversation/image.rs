@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 
-use super::message::Pictures;
+use super::flat_message::ImageHandling;
 use crate::message::{Content, Message};
 
 /// The limits of Cursor's own clients, for one image and for all images of a message.
@@ -12,13 +12,13 @@ const LARGEST: usize = 5 * 1024 * 1024;
 const MOST: usize = 20 * 1024 * 1024;
 
 /// Sent to the model where an image of an earlier message is missing.
-pub const NOTE: &str = "Pictures are sent only with the message they were attached to. Where \
+pub const NOTE: &str = "ImageHandling are sent only with the message they were attached to. Where \
 the conversation says [image omitted from transcript], the picture itself is not available: if it \
 matters, ask the user to attach it again or to describe it.";
 
 /// An image, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Picture {
+pub struct DecodedImage {
     /// Its bytes.
     pub data: Bytes,
     /// Its type, detected from its bytes and not taken from the host.
@@ -27,7 +27,7 @@ pub struct Picture {
 
 /// Why an image cannot be sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PictureError {
+pub enum ImageError {
     /// The image is too large.
     #[error(
         "image {number} of the message has {size}; Cursor takes at most 5 MiB an image: make it smaller"
@@ -75,7 +75,7 @@ fn latest_turn(messages: &[Message]) -> std::ops::Range<usize> {
 }
 
 /// Returns the images of the user's latest turn.
-pub fn latest(messages: &[Message]) -> Result<Vec<Picture>, PictureError> {
+pub fn latest(messages: &[Message]) -> Result<Vec<DecodedImage>, ImageError> {
     let turn = messages[latest_turn(messages)].iter();
     of_all(turn.filter(|message| message.is_user()))
 }
@@ -89,43 +89,47 @@ pub fn count_latest(messages: &[Message]) -> usize {
 
 /// Returns the valid images of these messages in order, as many as fit, and for each message
 /// whether all of its images are included.
-pub fn that_fit<'a>(messages: impl Iterator<Item = &'a Message>) -> (Vec<Picture>, Vec<Pictures>) {
+pub fn decode_fitting<'a>(
+    messages: impl Iterator<Item = &'a Message>,
+) -> (Vec<DecodedImage>, Vec<ImageHandling>) {
     let (mut all, mut room) = (Vec::new(), MOST);
     let sent = messages.map(|message| {
-        let pictures = of_all(std::iter::once(message)).unwrap_or_default();
-        let size: usize = pictures.iter().map(|picture| picture.data.len()).sum();
-        if pictures.is_empty() || size > room {
-            return Pictures::Omitted;
+        let decoded = of_all(std::iter::once(message)).unwrap_or_default();
+        let size: usize = decoded.iter().map(|image| image.data.len()).sum();
+        if decoded.is_empty() || size > room {
+            return ImageHandling::Omitted;
         }
         room -= size;
-        all.extend(pictures);
-        Pictures::Attached
+        all.extend(decoded);
+        ImageHandling::Attached
     });
     let sent = sent.collect();
     (all, sent)
 }
 
 /// Returns the images of messages that are sent as one.
-fn of_all<'a>(messages: impl Iterator<Item = &'a Message>) -> Result<Vec<Picture>, PictureError> {
+fn of_all<'a>(
+    messages: impl Iterator<Item = &'a Message>,
+) -> Result<Vec<DecodedImage>, ImageError> {
     decode(messages.flat_map(image_data))
 }
 
 /// Decodes images that are sent with one message, each in base64.
-pub fn decode<'a>(images: impl Iterator<Item = &'a str>) -> Result<Vec<Picture>, PictureError> {
-    let mut pictures = Vec::new();
+pub fn decode<'a>(images: impl Iterator<Item = &'a str>) -> Result<Vec<DecodedImage>, ImageError> {
+    let mut decoded = Vec::new();
     for (number, text) in (1..).zip(images) {
         // Base64 is a third longer than its content, so this is too large without decoding it.
         if text.len() / 4 * 3 > LARGEST + 3 {
-            return Err(PictureError::TooLarge {
+            return Err(ImageError::TooLarge {
                 number,
                 size: size(text.len() / 4 * 3),
             });
         }
         let data = BASE64
             .decode(text.trim())
-            .map_err(|_| PictureError::Damaged { number })?;
+            .map_err(|_| ImageError::Damaged { number })?;
         if data.len() > LARGEST {
-            return Err(PictureError::TooLarge {
+            return Err(ImageError::TooLarge {
                 number,
                 size: size(data.len()),
             });
@@ -135,23 +139,23 @@ pub fn decode<'a>(images: impl Iterator<Item = &'a str>) -> Result<Vec<Picture>,
             Some(known @ ("image/png" | "image/jpeg" | "image/gif" | "image/webp")) => known,
             other => {
                 let found = other.map_or("of an unknown type".into(), str::to_owned);
-                return Err(PictureError::Unsupported { number, found });
+                return Err(ImageError::Unsupported { number, found });
             }
         };
-        pictures.push(Picture {
+        decoded.push(DecodedImage {
             data: data.into(),
             mime_type,
         });
     }
-    let all: usize = pictures.iter().map(|picture| picture.data.len()).sum();
+    let all: usize = decoded.iter().map(|image| image.data.len()).sum();
     if all > MOST {
-        return Err(PictureError::TooMany { size: size(all) });
+        return Err(ImageError::TooMany { size: size(all) });
     }
-    Ok(pictures)
+    Ok(decoded)
 }
 
 /// Returns whether the latest turn, or the history before it, has an image that is not sent.
-pub fn any_earlier(messages: &[Message]) -> bool {
+pub fn has_unsent(messages: &[Message]) -> bool {
     let turn = latest_turn(messages);
     let until = if turn.is_empty() {
         messages.len()
@@ -201,14 +205,14 @@ mod tests {
         let found = latest(&messages).unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].mime_type, &found[0].data[..]), ("image/png", PNG));
-        assert!(any_earlier(&messages) && !any_earlier(&messages[..1]));
+        assert!(has_unsent(&messages) && !has_unsent(&messages[..1]));
         let after = [user(&[PNG]), answer(), Message::user("and?")];
         assert_eq!(latest(&after), Ok(Vec::new()));
-        assert!(any_earlier(&after));
+        assert!(has_unsent(&after));
         // Another program adds a message after the user's.
         let added = [user(&[PNG]), Message::user("by the way")];
         assert_eq!(latest(&added).map(|found| found.len()), Ok(1));
-        assert!(!any_earlier(&added));
+        assert!(!has_unsent(&added));
         assert_eq!(latest(&[]), Ok(Vec::new()));
     }
 

@@ -1,24 +1,27 @@
 //! What a host sends to a run that waits for tool results.
 
-use super::message::{Pictures, Speaker, read_with};
-use super::picture::{self, Picture};
+use super::flat_message::{ImageHandling, Role, flatten_with};
+use super::image::{self, DecodedImage};
 use crate::message::{Answer, AnswerPart, Message, ToolResult};
 
 /// The host's input for a waiting run.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Continuation<'a> {
+pub struct HostInput<'a> {
     /// Results of the pending calls, the newest for each id.
     pub results: Vec<&'a ToolResult>,
     /// Text of the user's additional messages.
-    pub words: String,
+    pub text: String,
     /// The images of these messages. An image that cannot be sent is replaced by a note, because
     /// the run waits for the results and the text must not be lost because of an image.
-    pub pictures: Vec<Picture>,
+    pub images: Vec<DecodedImage>,
 }
 
 /// Returns the results for pending calls, found by id anywhere in the history; the newest for
 /// each.
-pub fn results(messages: &[Message], is_pending: impl Fn(&str) -> bool) -> Vec<&ToolResult> {
+pub fn pending_results(
+    messages: &[Message],
+    is_pending: impl Fn(&str) -> bool,
+) -> Vec<&ToolResult> {
     let mut results: Vec<&ToolResult> = Vec::new();
     let received = messages.iter().filter_map(Message::as_tool_result);
     for result in received.filter(|result| is_pending(&result.call_id)) {
@@ -36,10 +39,7 @@ pub fn results(messages: &[Message], is_pending: impl Fn(&str) -> bool) -> Vec<&
 /// Reads the results for pending calls, and the user's messages after the model's last answer. An
 /// empty answer is that of a turn which failed before it reached the run, so the messages before it
 /// are read too.
-pub fn continuation<'a>(
-    messages: &'a [Message],
-    is_pending: impl Fn(&str) -> bool,
-) -> Continuation<'a> {
+pub fn host_input<'a>(messages: &'a [Message], is_pending: impl Fn(&str) -> bool) -> HostInput<'a> {
     let last = messages
         .iter()
         .rposition(|message| message.as_answer().is_some_and(|answer| !is_empty(answer)));
@@ -47,18 +47,19 @@ pub fn continuation<'a>(
         .iter()
         .filter(|message| message.as_tool_result().is_none())
         .collect();
-    let (pictures, sent): (_, Vec<Pictures>) = picture::that_fit(since_answer.iter().copied());
+    let (images, sent): (_, Vec<ImageHandling>) =
+        image::decode_fitting(since_answer.iter().copied());
     let texts: Vec<String> = since_answer
         .into_iter()
         .zip(sent)
-        .filter_map(|(message, pictures)| read_with(message, pictures))
-        .filter(|message| message.speaker == Speaker::User)
+        .filter_map(|(message, images)| flatten_with(message, images))
+        .filter(|message| message.role == Role::User)
         .map(|message| message.text)
         .collect();
-    Continuation {
-        results: results(messages, is_pending),
-        words: texts.join("\n\n"),
-        pictures,
+    HostInput {
+        results: pending_results(messages, is_pending),
+        text: texts.join("\n\n"),
+        images,
     }
 }
 
@@ -100,10 +101,10 @@ mod tests {
             Message::user("hurry"),
             Message::user("please"),
         ];
-        let found = continuation(&messages, |id| id == "a" || id == "b");
+        let found = host_input(&messages, |id| id == "a" || id == "b");
         let ids: Vec<&str> = found.results.iter().map(|r| r.call_id.as_str()).collect();
         assert_eq!(
-            (ids, found.words.as_str()),
+            (ids, found.text.as_str()),
             (vec!["b", "a"], "hurry\n\nplease")
         );
     }
@@ -124,11 +125,11 @@ mod tests {
             message("like this", "iVBORw0KGgoAAAANSUhEUg=="),
             message("or that", "!!"),
         ];
-        let found = continuation(&messages, |_| true);
-        assert_eq!(found.pictures.len(), 1);
-        assert_eq!(found.pictures[0].mime_type, "image/png");
+        let found = host_input(&messages, |_| true);
+        assert_eq!(found.images.len(), 1);
+        assert_eq!(found.images[0].mime_type, "image/png");
         assert_eq!(
-            found.words,
+            found.text,
             "like this\n[image attached]\n\nor that\n[image omitted from transcript]"
         );
     }
@@ -145,8 +146,8 @@ mod tests {
                 Message::user("two"),
             ]
         };
-        assert_eq!(continuation(&messages(" "), |_| true).words, "one\n\ntwo");
-        assert_eq!(continuation(&messages("Hm."), |_| true).words, "two");
+        assert_eq!(host_input(&messages(" "), |_| true).text, "one\n\ntwo");
+        assert_eq!(host_input(&messages("Hm."), |_| true).text, "two");
     }
 
     #[test]
@@ -156,9 +157,9 @@ mod tests {
             result("a", "old"),
             result("a", "new"),
         ];
-        let found = continuation(&messages, |_| true);
+        let found = host_input(&messages, |_| true);
         assert_eq!(found.results.len(), 1);
         assert_eq!(found.results[0].content, [Content::Text("new".into())]);
-        assert_eq!(found.words, "");
+        assert_eq!(found.text, "");
     }
 }

@@ -5,7 +5,7 @@ use crate::prompts::{IMAGE_ATTACHED, IMAGE_OMITTED};
 
 /// Whether the images of a message are sent with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pictures {
+pub enum ImageHandling {
     /// The images are sent.
     Attached,
     /// The images are not sent.
@@ -14,7 +14,7 @@ pub enum Pictures {
 
 /// The role of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Speaker {
+pub enum Role {
     /// The user, or a tool that returned a result.
     User,
     /// The model.
@@ -23,28 +23,28 @@ pub enum Speaker {
 
 /// One message as plain text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spoken {
+pub struct FlatMessage {
     /// Its role.
-    pub speaker: Speaker,
+    pub role: Role,
     /// Its text.
     pub text: String,
 }
 
 /// Reads a host's message; `None` if it contains nothing for the model.
-pub fn read(message: &Message) -> Option<Spoken> {
-    read_with(message, Pictures::Omitted)
+pub fn flatten(message: &Message) -> Option<FlatMessage> {
+    flatten_with(message, ImageHandling::Omitted)
 }
 
-/// Like [`read`], for a message whose images may be sent with it.
-pub fn read_with(message: &Message, pictures: Pictures) -> Option<Spoken> {
+/// Like [`flatten`], for a message whose images may be sent with it.
+pub fn flatten_with(message: &Message, images: ImageHandling) -> Option<FlatMessage> {
     if message.is_excluded {
         return None;
     }
-    let (speaker, text) = match &message.kind {
+    let (role, text) = match &message.kind {
         MessageKind::User(content) | MessageKind::Custom(content) => {
-            (Speaker::User, text(content, pictures))
+            (Role::User, text(content, images))
         }
-        MessageKind::Assistant(answer) => (Speaker::Assistant, answer_with_calls(answer)),
+        MessageKind::Assistant(answer) => (Role::Assistant, answer_with_calls(answer)),
         MessageKind::ToolResult(result) => {
             let label = if result.is_error {
                 "Tool error"
@@ -52,28 +52,25 @@ pub fn read_with(message: &Message, pictures: Pictures) -> Option<Spoken> {
                 "Tool result"
             };
             let (tool, id) = (&result.tool, &result.call_id);
-            let output = text(&result.content, pictures);
-            (
-                Speaker::User,
-                format!("{label} ({tool}, call {id}): {output}"),
-            )
+            let output = text(&result.content, images);
+            (Role::User, format!("{label} ({tool}, call {id}): {output}"))
         }
-        MessageKind::Summary { text, .. } => (Speaker::User, text.clone()),
+        MessageKind::Summary { text, .. } => (Role::User, text.clone()),
         MessageKind::Command { command, output } => {
-            (Speaker::User, format!("Ran `{command}`\n{output}"))
+            (Role::User, format!("Ran `{command}`\n{output}"))
         }
     };
-    (!text.trim().is_empty()).then_some(Spoken { speaker, text })
+    (!text.trim().is_empty()).then_some(FlatMessage { role, text })
 }
 
 /// Returns the text of a content, with placeholders for images.
-pub fn text(content: &[Content], pictures: Pictures) -> String {
+pub fn text(content: &[Content], images: ImageHandling) -> String {
     let parts: Vec<&str> = content
         .iter()
-        .map(|part| match (part, pictures) {
+        .map(|part| match (part, images) {
             (Content::Text(text), _) => text.as_str(),
-            (Content::Image { .. }, Pictures::Attached) => IMAGE_ATTACHED,
-            (Content::Image { .. }, Pictures::Omitted) => IMAGE_OMITTED,
+            (Content::Image { .. }, ImageHandling::Attached) => IMAGE_ATTACHED,
+            (Content::Image { .. }, ImageHandling::Omitted) => IMAGE_OMITTED,
         })
         .collect();
     parts.join("\n")
@@ -103,8 +100,8 @@ mod tests {
     use crate::message::{ToolCall, ToolResult};
     use serde_json::json;
 
-    fn role_and_text(message: &Message) -> Option<(Speaker, String)> {
-        read(message).map(|plain| (plain.speaker, plain.text))
+    fn role_and_text(message: &Message) -> Option<(Role, String)> {
+        flatten(message).map(|plain| (plain.role, plain.text))
     }
 
     #[test]
@@ -116,7 +113,7 @@ mod tests {
         let user = Message::new(MessageKind::User(vec![Content::Text("look".into()), image]));
         assert_eq!(
             role_and_text(&user),
-            Some((Speaker::User, format!("look\n{IMAGE_OMITTED}")))
+            Some((Role::User, format!("look\n{IMAGE_OMITTED}")))
         );
         let assistant = Message::answer(vec![
             AnswerPart::Thinking("hm".into()),
@@ -130,7 +127,7 @@ mod tests {
         assert_eq!(
             role_and_text(&assistant),
             Some((
-                Speaker::Assistant,
+                Role::Assistant,
                 "I read.\nTool call (read, call c1): {\"path\":\"a\"}".into()
             ))
         );
@@ -141,11 +138,11 @@ mod tests {
         }));
         assert_eq!(
             role_and_text(&failed),
-            Some((Speaker::User, "Tool error (read, call c1): gone".into()))
+            Some((Role::User, "Tool error (read, call c1): gone".into()))
         );
         assert_eq!(
             role_and_text(&command()),
-            Some((Speaker::User, "Ran `ls`\na\n".into()))
+            Some((Role::User, "Ran `ls`\na\n".into()))
         );
     }
 
@@ -158,10 +155,10 @@ mod tests {
 
     #[test]
     fn messages_without_text_are_left_out() {
-        assert_eq!(read(&Message::user("  ")), None);
+        assert_eq!(flatten(&Message::user("  ")), None);
         let thought = Message::answer(vec![AnswerPart::Thinking("x".into())]);
-        assert_eq!(read(&thought), None);
-        assert_eq!(read(&command().excluded()), None);
-        assert_eq!(read(&Message::answer(Vec::new())), None);
+        assert_eq!(flatten(&thought), None);
+        assert_eq!(flatten(&command().excluded()), None);
+        assert_eq!(flatten(&Message::answer(Vec::new())), None);
     }
 }

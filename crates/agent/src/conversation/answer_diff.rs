@@ -10,7 +10,7 @@ use foundation::terminal_text;
 
 /// The difference between the two.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Gap {
+pub enum AnswerGap {
     /// There is none, or the host has different text.
     None,
     /// The host was shown this text, and the checkpoint does not include it.
@@ -20,10 +20,10 @@ pub enum Gap {
 }
 
 /// Compares the answer in a checkpoint with the messages that follow the history it stands for.
-/// Returns [`Gap::None`] if the answer was not recorded.
-pub fn gap(known: Option<&str>, after: &[Message]) -> Gap {
+/// Returns [`AnswerGap::None`] if the answer was not recorded.
+pub fn gap(known: Option<&str>, after: &[Message]) -> AnswerGap {
     let Some(known) = known else {
-        return Gap::None;
+        return AnswerGap::None;
     };
     let answers = after.iter().map_while(Message::as_answer);
     let shown: String = answers.flat_map(|answer| answer.texts()).collect();
@@ -31,15 +31,15 @@ pub fn gap(known: Option<&str>, after: &[Message]) -> Gap {
 }
 
 /// Compares the text in a checkpoint with the text that was shown.
-pub fn compare(known: &str, shown: &str) -> Gap {
+pub fn compare(known: &str, shown: &str) -> AnswerGap {
     let (mut ours, mut theirs) = (visible(known), visible(shown));
     let (mut ours_end, mut theirs_end) = (0, 0);
     loop {
         match (ours.next(), theirs.next()) {
-            (None, None) => return Gap::None,
-            (None, Some(_)) => return Gap::Unknown(shown[theirs_end..].into()),
-            (Some(_), None) => return Gap::Unshown(known[ours_end..].into()),
-            (Some((_, a)), Some((_, b))) if a != b => return Gap::None,
+            (None, None) => return AnswerGap::None,
+            (None, Some(_)) => return AnswerGap::Unknown(shown[theirs_end..].into()),
+            (Some(_), None) => return AnswerGap::Unshown(known[ours_end..].into()),
+            (Some((_, a)), Some((_, b))) if a != b => return AnswerGap::None,
             (Some((a, _)), Some((b, _))) => (ours_end, theirs_end) = (a, b),
         }
     }
@@ -60,12 +60,15 @@ mod tests {
 
     #[test]
     fn the_gap_is_the_rest_of_the_longer_text() {
-        assert_eq!(compare("one two", "one two "), Gap::None);
-        assert_eq!(compare("", ""), Gap::None);
-        assert_eq!(compare("one ", "one two"), Gap::Unknown(" two".into()));
-        assert_eq!(compare("", "one"), Gap::Unknown("one".into()));
-        assert_eq!(compare("one two", "one"), Gap::Unshown(" two".into()));
-        assert_eq!(compare("ä ö", "ä"), Gap::Unshown(" ö".into()));
+        assert_eq!(compare("one two", "one two "), AnswerGap::None);
+        assert_eq!(compare("", ""), AnswerGap::None);
+        assert_eq!(
+            compare("one ", "one two"),
+            AnswerGap::Unknown(" two".into())
+        );
+        assert_eq!(compare("", "one"), AnswerGap::Unknown("one".into()));
+        assert_eq!(compare("one two", "one"), AnswerGap::Unshown(" two".into()));
+        assert_eq!(compare("ä ö", "ä"), AnswerGap::Unshown(" ö".into()));
     }
 
     /// The host was sent replacements for control characters; the checkpoint has the characters.
@@ -73,13 +76,16 @@ mod tests {
     fn control_characters_do_not_make_answers_differ() {
         let known = "\u{1b}[1mone\r\n two";
         let sent = terminal_text::clean("\u{1b}[1mone\r\n");
-        assert_eq!(compare(known, &sent), Gap::Unshown("\r\n two".into()));
-        assert_eq!(compare(known, &terminal_text::clean(known)), Gap::None);
+        assert_eq!(compare(known, &sent), AnswerGap::Unshown("\r\n two".into()));
+        assert_eq!(
+            compare(known, &terminal_text::clean(known)),
+            AnswerGap::None
+        );
     }
 
     #[test]
     fn different_text_is_not_a_gap() {
-        assert_eq!(compare("one two", "one 2 three"), Gap::None);
+        assert_eq!(compare("one two", "one 2 three"), AnswerGap::None);
     }
 
     #[test]
@@ -97,9 +103,9 @@ mod tests {
         let reply = Message::user("and?");
         assert_eq!(
             gap(Some("one"), &[message.clone(), reply.clone()]),
-            Gap::Unknown(" two".into())
+            AnswerGap::Unknown(" two".into())
         );
-        assert_eq!(gap(Some("one"), &[reply]), Gap::Unshown("one".into()));
-        assert_eq!(gap(None, &[message]), Gap::None);
+        assert_eq!(gap(Some("one"), &[reply]), AnswerGap::Unshown("one".into()));
+        assert_eq!(gap(None, &[message]), AnswerGap::None);
     }
 }

@@ -18,14 +18,14 @@ use crate::message::Message;
 
 /// The effects that a turn has started.
 #[derive(Debug)]
-pub struct Begun {
+pub struct IntentLog {
     path: PathBuf,
     history: Fingerprint,
-    names: Mutex<Names>,
+    state: Mutex<LogState>,
 }
 
 #[derive(Debug)]
-struct Names {
+struct LogState {
     all: Vec<Name>,
     file: Option<File>,
 }
@@ -62,22 +62,22 @@ impl Name {
 #[derive(Debug)]
 pub enum Left {
     /// It can be read.
-    Log(Begun),
+    Log(IntentLog),
     /// It cannot be read: any effect may have been started.
     Unreadable,
 }
 
-impl Begun {
+impl IntentLog {
     /// Returns an empty log for a turn with this history.
-    pub(super) fn nothing(path: PathBuf, history: Fingerprint) -> Self {
-        let names = Mutex::new(Names {
+    pub(super) fn empty(path: PathBuf, history: Fingerprint) -> Self {
+        let state = Mutex::new(LogState {
             all: Vec::new(),
             file: None,
         });
         Self {
             path,
             history,
-            names,
+            state,
         }
     }
 
@@ -101,14 +101,14 @@ impl Begun {
         let mut lines = text
             .split_inclusive('\n')
             .filter_map(|line| line.strip_suffix('\n'));
-        let log = Self::nothing(path.into(), Fingerprint::parse(lines.next()?)?);
-        log.names().all = lines.map(Name::parse).collect();
+        let log = Self::empty(path.into(), Fingerprint::parse(lines.next()?)?);
+        log.lock().all = lines.map(Name::parse).collect();
         Some(log)
     }
 
     /// Returns whether a history continues this turn.
-    pub fn goes_on(&self, messages: &[Message]) -> bool {
-        self.history.goes_on(messages)
+    pub fn is_continued_by(&self, messages: &[Message]) -> bool {
+        self.history.is_continued_by(messages)
     }
 
     /// Returns the names of the started effects that the checkpoint on disk does not include, in
@@ -123,14 +123,14 @@ impl Begun {
     }
 
     fn select(&self, which: impl Fn(&Name) -> bool) -> Vec<String> {
-        let names = self.names();
+        let names = self.lock();
         let selected = names.all.iter().filter(|name| which(name));
         selected.map(|name| name.text.clone()).collect()
     }
 
     /// Records an effect that is about to be executed.
     pub fn add(&self, name: &str) -> io::Result<()> {
-        let mut names = self.names();
+        let mut names = self.lock();
         let name = Name {
             text: name.to_owned(),
             saved: false,
@@ -150,7 +150,7 @@ impl Begun {
 
     /// Marks effects that the checkpoint on disk now includes, each name once.
     pub fn mark_saved(&self, these: &[String]) -> io::Result<()> {
-        let mut names = self.names();
+        let mut names = self.lock();
         let mut changed = false;
         for text in these {
             let mut unsaved = names.all.iter_mut().filter(|name| !name.saved);
@@ -166,8 +166,8 @@ impl Begun {
 
     /// Records the effects of a log whose turn this one continues under another history.
     pub fn adopt(&self, other: &Self) {
-        let adopted = other.names().all.clone();
-        let mut names = self.names();
+        let adopted = other.lock().all.clone();
+        let mut names = self.lock();
         names.all.splice(..0, adopted);
         if let Err(error) = self.write(&mut names) {
             tracing::debug!(%error, "the log of started effects could not be continued");
@@ -175,7 +175,7 @@ impl Begun {
     }
 
     /// Replaces the whole file through a temporary one, so that an incomplete write loses nothing.
-    fn write(&self, names: &mut Names) -> io::Result<()> {
+    fn write(&self, state: &mut LogState) -> io::Result<()> {
         let temporary = self.path.with_extension("new");
         let mut file = File::options()
             .create(true)
@@ -184,33 +184,33 @@ impl Begun {
             .mode(0o600)
             .open(&temporary)?;
         let history = serde_json::to_string(&self.history)?;
-        let lines: String = names.all.iter().map(Name::line).collect();
+        let lines: String = state.all.iter().map(Name::line).collect();
         let text = format!("{history}\n{lines}");
         file.write_all(text.as_bytes())?;
         if self.path.is_dir() {
-            forget(&self.path); // a log that could not be read
+            remove(&self.path); // a log that could not be read
         }
         fs::rename(&temporary, &self.path)?;
-        names.file = Some(file);
+        state.file = Some(file);
         Ok(())
     }
 
     /// Removes the log, because the turn has ended.
-    pub fn forget(&self) {
-        *self.names() = Names {
+    pub fn delete(&self) {
+        *self.lock() = LogState {
             all: Vec::new(),
             file: None,
         };
-        forget(&self.path);
+        remove(&self.path);
     }
 
-    fn names(&self) -> MutexGuard<'_, Names> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, LogState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Removes a log, whatever it is.
-pub(super) fn forget(path: &Path) {
+pub(super) fn remove(path: &Path) {
     let is_folder = fs::symlink_metadata(path).is_ok_and(|data| data.is_dir());
     let removed = if is_folder {
         fs::remove_dir(path)
@@ -237,8 +237,8 @@ mod tests {
         }))
     }
 
-    fn read(path: &Path) -> Option<Begun> {
-        match Begun::read(path.into()) {
+    fn read(path: &Path) -> Option<IntentLog> {
+        match IntentLog::read(path.into()) {
             Some(Left::Log(log)) => Some(log),
             Some(Left::Unreadable) => panic!("it cannot be read"),
             None => None,
@@ -250,7 +250,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("begun");
         assert!(read(&path).is_none());
-        let first = Begun::nothing(path.clone(), Fingerprint::of("S", &[Message::user("x")]));
+        let first = IntentLog::empty(path.clone(), Fingerprint::of("S", &[Message::user("x")]));
         first.add("a").unwrap();
         first.add("b").unwrap();
         let second = read(&path).unwrap();
@@ -262,7 +262,7 @@ mod tests {
         fs::write(&path, format!("{whole}half")).unwrap();
         let third = read(&path).unwrap();
         assert_eq!(third.unsaved(), ["a", "b", "c", "d"]);
-        third.forget();
+        third.delete();
         assert!(read(&path).is_none() && third.unsaved().is_empty());
     }
 
@@ -272,14 +272,14 @@ mod tests {
         let path = folder.path().join("begun");
         for damaged in [&b""[..], b"no history\na\n", b"\xff\n"] {
             fs::write(&path, damaged).unwrap();
-            let left = Begun::read(path.clone());
+            let left = IntentLog::read(path.clone());
             assert!(matches!(left, Some(Left::Unreadable)), "{left:?}");
-            forget(&path);
+            remove(&path);
         }
         fs::create_dir(&path).unwrap();
-        let left = Begun::read(path.clone());
+        let left = IntentLog::read(path.clone());
         assert!(matches!(left, Some(Left::Unreadable)), "{left:?}");
-        forget(&path);
+        remove(&path);
         assert!(read(&path).is_none());
     }
 
@@ -287,12 +287,12 @@ mod tests {
     fn a_failed_write_damages_no_other_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("begun");
-        let log = Begun::nothing(path.clone(), Fingerprint::of("S", &[Message::user("x")]));
+        let log = IntentLog::empty(path.clone(), Fingerprint::of("S", &[Message::user("x")]));
         log.add("a").unwrap();
         let whole = fs::read_to_string(&path).unwrap();
         // The disk was full in the middle of a line.
         fs::write(&path, format!("{whole}hal")).unwrap();
-        log.names().file = Some(File::open(&path).unwrap());
+        log.lock().file = Some(File::open(&path).unwrap());
         log.add("half").unwrap_err();
         log.add("b").unwrap();
         log.add("c").unwrap();
@@ -303,7 +303,7 @@ mod tests {
     fn effects_in_the_checkpoint_on_disk_are_kept_and_marked() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("begun");
-        let log = Begun::nothing(path.clone(), Fingerprint::of("S", &[Message::user("x")]));
+        let log = IntentLog::empty(path.clone(), Fingerprint::of("S", &[Message::user("x")]));
         for name in ["a", "b", "a"] {
             log.add(name).unwrap();
         }
@@ -313,7 +313,9 @@ mod tests {
             let log = read(&path).unwrap();
             (log.unsaved(), log.saved())
         };
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let names = |names: &[&str]| -> Vec<String> {
+            names.iter().map(|name| (*name).to_owned()).collect()
+        };
         assert_eq!(both(), (names(&["b", "a", "c"]), names(&["a"])));
         log.mark_saved(&names(&["a", "b", "c"])).unwrap();
         assert_eq!(both(), (names(&[]), names(&["a", "b", "a", "c"])));
@@ -324,12 +326,12 @@ mod tests {
     #[test]
     fn a_turn_continues_until_it_has_a_complete_answer() {
         let before = [Message::user("x")];
-        let log = Begun::nothing(PathBuf::new(), Fingerprint::of("S", &before));
-        let after = |more: &[Message]| log.goes_on(&[&before, more].concat());
+        let log = IntentLog::empty(PathBuf::new(), Fingerprint::of("S", &before));
+        let after = |more: &[Message]| log.is_continued_by(&[&before, more].concat());
         assert!(after(&[]));
         assert!(after(&[answer(false), Message::user("x")]));
         assert!(after(&[answer(false), Message::tool_result("c", "t", "")]));
         assert!(!after(&[answer(true), Message::user("x")]));
-        assert!(!log.goes_on(&[answer(false)]));
+        assert!(!log.is_continued_by(&[answer(false)]));
     }
 }
