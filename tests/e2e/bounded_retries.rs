@@ -24,7 +24,7 @@ async fn a_fault_that_stays_ends_within_two_minutes_and_is_reported_once() {
         let mut guest = InProcessSession::new(&backend, None);
         tokio::time::pause();
         let started = tokio::time::Instant::now();
-        let taken = guest.say("go").await;
+        let taken = guest.prompt("go").await;
         let waited = started.elapsed();
         tokio::time::resume();
         let Stop::Failed(error) = &taken.stop else {
@@ -43,8 +43,8 @@ fn a_checkpoint_without_its_blobs_is_not_sent_twice() {
     let third = format!(r#"{{ text = "Two." }}, {END}"#);
     let simulator = in_any_conversation(&[&first, lost, &third]);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
-    assert_eq!(talk.say("go").text, "One.");
-    let taken = talk.say("on");
+    assert_eq!(talk.prompt("go").text, "One.");
+    let taken = talk.prompt("on");
     assert_eq!(taken.stop, "error");
     assert!(is_retryable(&taken.error), "{}", taken.error);
     // The host retries with the same history, which is sent as such.
@@ -62,12 +62,12 @@ fn an_open_turn_is_answered_when_the_process_is_told_to_end() {
     let turn = talk.begin();
     let mut begun = TurnOutcome::default();
     while begun.text.is_empty() {
-        begun.hear(&talk.host.hear());
+        begun.receive(&talk.host.receive());
     }
     let process = Pid::from_raw(i32::try_from(talk.host.id()).unwrap()).unwrap();
     kill_process(process, Signal::TERM).unwrap();
     let answer = loop {
-        let message = talk.host.hear();
+        let message = talk.host.receive();
         if message["id"] == json!(turn) {
             break message;
         }

@@ -110,7 +110,7 @@ fn no_page_of_the_website_is_requested() {
     let mut talk = RpcSession::new(&simulator, "s", &[("CURSOR_WEBSITE_URL", &url)]);
     let listed = talk.host.call("models/list", json!({"refresh": true}));
     assert_eq!(listed["result"]["source"], "live", "{listed}");
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     let visit = website.accept().map(|(_, address)| address);
     let nobody = std::io::ErrorKind::WouldBlock;

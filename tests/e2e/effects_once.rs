@@ -191,7 +191,7 @@ fn a_command_in_a_checkpoint_that_is_given_up_is_not_executed_again() {
             let simulator = in_any_conversation(&[&first, &second, &third]);
             let place = Place::new();
             let mut talk = place.talk(&simulator);
-            assert_eq!(talk.say("go").stop, "error");
+            assert_eq!(talk.prompt("go").stop, "error");
             for stop in ["error", "stop"] {
                 talk.messages.pop();
                 let taken = talk.turn();
@@ -221,7 +221,7 @@ fn a_command_in_a_stored_checkpoint_that_is_refused_is_not_executed_again() {
     let simulator = in_any_conversation(&[&first, &second, &third]);
     let place = Place::new();
     let mut talk = place.talk(&simulator);
-    let call = called(&talk.say("go"));
+    let call = called(&talk.prompt("go"));
     let mut later = place.killed(talk, &simulator);
     later.result(&call, json!("it says 42"));
     assert_eq!(later.turn().stop, "error");
@@ -247,7 +247,7 @@ fn a_call_in_two_checkpoints_is_answered_from_the_record_under_its_own_id() {
     let simulator = attempts(&[&first, &second]);
     let place = Place::new();
     let mut talk = place.talk(&simulator);
-    finished(&talk.say("go"), "One. Two.");
+    finished(&talk.prompt("go"), "One. Two.");
     assert_eq!(place.log(), "a b ");
     played(&simulator);
 }
@@ -279,9 +279,9 @@ fn effects_are_known_to_the_run_of_a_rejected_message() {
             let simulator = attempts(&[&first, &second]);
             let place = Place::new();
             let mut talk = place.talk(&simulator);
-            let call = called(&talk.say("go"));
+            let call = called(&talk.prompt("go"));
             talk.result(&call, json!("it says 42"));
-            finished(&talk.say("hurry"), "Done.");
+            finished(&talk.prompt("hurry"), "Done.");
             assert_eq!(place.log(), "a ", "{late}{report}");
             let sent = &user_messages(&simulator)[1];
             for part in ["it says 42", "hurry"] {
@@ -313,7 +313,7 @@ fn effects_are_known_after_a_stop_behind_results_and_a_message() {
     let simulator = attempts(&[&first, &second]);
     let place = Place::new();
     let mut talk = place.talk(&simulator);
-    let call = called(&talk.say("go"));
+    let call = called(&talk.prompt("go"));
     talk.result(&call, json!("it says 42"));
     talk.user("hurry");
     let turn = talk.begin();
@@ -324,9 +324,9 @@ fn effects_are_known_after_a_stop_behind_results_and_a_message() {
     });
     let cancel = json!({"turnId": turn});
     talk.host
-        .say(&json!({"jsonrpc": "2.0", "id": "stop", "method": "turn/cancel", "params": cancel}));
+        .send(&json!({"jsonrpc": "2.0", "id": "stop", "method": "turn/cancel", "params": cancel}));
     assert_eq!(talk.finish(&turn).stop, "aborted");
-    finished(&talk.say("go on"), "Done.");
+    finished(&talk.prompt("go on"), "Done.");
     assert_eq!(place.log(), "a ");
     let sent = &user_messages(&simulator)[1];
     for part in ["it says 42", "hurry", "go on"] {
@@ -358,7 +358,7 @@ fn a_result_that_returns_after_a_message_was_put_off_is_kept() {
     );
     let simulator = attempts(&[&first, &second]);
     let mut talk = place.talk(&simulator);
-    let call = called(&talk.say("go"));
+    let call = called(&talk.prompt("go"));
     talk.result(&call, json!("it says 42"));
     talk.user("hurry");
     let call = called(&talk.turn());
@@ -394,7 +394,7 @@ fn effects_are_remembered_when_the_session_is_invalidated_in_a_pause() {
     let simulator = in_any_conversation(&[&first, &second, &third]);
     let place = Place::new();
     let mut talk = place.talk(&simulator);
-    let call = called(&talk.say("go"));
+    let call = called(&talk.prompt("go"));
     let answer = talk
         .host
         .call("session/invalidate", json!({"sessionId": "s"}));
@@ -404,7 +404,7 @@ fn effects_are_remembered_when_the_session_is_invalidated_in_a_pause() {
     finished(&talk.turn(), "Done.");
     assert_eq!(place.log(), "a ");
     // The prompt is answered: another one may want the same command.
-    finished(&talk.say("again"), "Again.");
+    finished(&talk.prompt("again"), "Again.");
     assert_eq!(place.log(), "a a ");
     played(&simulator);
 }
@@ -423,7 +423,7 @@ fn effects_are_remembered_when_the_session_is_closed_in_a_pause() {
     let simulator = in_any_conversation(&[&first, &second]);
     let place = Place::new();
     let mut talk = place.talk(&simulator);
-    let call = called(&talk.say("go"));
+    let call = called(&talk.prompt("go"));
     let answer = talk.host.call("session/close", json!({"sessionId": "s"}));
     assert!(answer.get("error").is_none(), "{answer}");
     talk.result(&call, json!("it says 42"));
@@ -439,7 +439,7 @@ fn a_displayed_card_keeps_its_result_when_the_session_is_invalidated() {
     let place = Place::new();
     let mut talk = place.talk(&simulator);
     talk.cards = vec!["read"];
-    let call = called(&talk.say("go"));
+    let call = called(&talk.prompt("go"));
     talk.host
         .call("session/invalidate", json!({"sessionId": "s"}));
     let params = json!({"sessionId": "s", "callId": call.id});
@@ -486,7 +486,7 @@ fn with_an_unreadable_log_every_command_may_have_run() {
         };
         finished(&later.turn(), "Done.");
         assert_eq!(place.log(), "a a ", "asked once: {number}");
-        finished(&later.say("more"), "Again.");
+        finished(&later.prompt("more"), "Again.");
         played(&simulator);
     }
 }
@@ -547,7 +547,7 @@ fn a_state_folder_that_cannot_be_written_is_read() {
         talk
     };
     let mut talk = start(Vec::new());
-    let call = called(&talk.say("go"));
+    let call = called(&talk.prompt("go"));
     let messages = talk.messages.clone();
     talk.host.exits();
     let mut later = start(messages);
@@ -584,7 +584,7 @@ fn results_are_sent_with_the_text_when_a_silent_stream_is_restarted() {
     let params = json!({"protocolVersion": 1, "nativeTools": {"default": "local"},
         "host": {"name": "test"}, "capabilities": {"tools": "inline"}});
     talk.host.call("initialize", params);
-    finished(&talk.say("go"), "Looking. It says 42.");
+    finished(&talk.prompt("go"), "Looking. It says 42.");
     let sent = &user_messages(&simulator)[1];
     assert!(sent.contains("It says"), "{sent}");
     assert!(sent.contains("Result:\na\n"), "{sent}");

@@ -50,12 +50,12 @@ fn long_answers_over_http_are_errors_at_once_and_cost_little() {
         "error_body",
     ] {
         steps.push(call("giant", tool, "{}", refused));
-        steps.push(call("giant", "fine", "{}", &said("fine")));
+        steps.push(call("giant", "fine", "{}", &text("fine")));
     }
     let simulator = runs(&[steps.join(", ")]);
     let env = [("PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS", "60")];
     let mut talk = talk(&simulator, &sdk, &env);
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.stop, "stop", "{taken:?}");
     simulator.recorded().assert_played(&["completed"]);
     if let Some(peak) = talk.host.peak_kib() {

@@ -17,7 +17,7 @@ fn parked() -> (Simulator, RpcSession, ToolCall) {
     let simulator = playing(Transport::H2c, &steps);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("look")];
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!((taken.stop.as_str(), taken.calls.len()), ("toolUse", 1));
     let call = taken.calls[0].clone();
     (simulator, talk, call)

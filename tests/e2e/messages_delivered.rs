@@ -42,9 +42,9 @@ fn results_are_sent_before_the_message_of_the_same_turn() {
         );
         let simulator = attempts(&[&first]);
         let mut talk = talk(&simulator, &[]);
-        let taken = talk.say("go");
+        let taken = talk.prompt("go");
         talk.result(&taken.calls[0], json!("it says 42"));
-        assert_eq!(talk.say("hurry").text, "Both.");
+        assert_eq!(talk.prompt("hurry").text, "Both.");
         let recording = simulator.recorded();
         let result = place_of(&recording, 1, "execClientMessage.mcpResult");
         let message = place_of(&recording, 1, "conversationAction.injectContextAction");
@@ -62,7 +62,7 @@ fn a_message_of_a_turn_that_was_refused_is_sent_with_the_next_one() {
     );
     let simulator = attempts(&[&first]);
     let mut talk = talk(&simulator, &[]);
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     talk.result(&taken.calls[0], json!("it says 42"));
     talk.user("first message");
     let mut params = talk.params();
@@ -72,7 +72,7 @@ fn a_message_of_a_turn_that_was_refused_is_sent_with_the_next_one() {
         (refused.stop.as_str(), refused.text.as_str()),
         ("error", "")
     );
-    let taken = talk.say("second message");
+    let taken = talk.prompt("second message");
     assert_eq!(taken.text, "Both.", "{taken:?}");
     let sent = injected(&simulator.recorded()).join("|");
     for part in ["first message", "second message"] {
@@ -91,19 +91,19 @@ fn a_message_of_a_turn_that_was_stopped_at_once_is_sent_with_the_next_one() {
         let next = format!(r#"{{ text = "Both." }}, {END}"#);
         let simulator = in_any_conversation(&[&first, &next]);
         let mut talk = talk(&simulator, &[]);
-        let taken = talk.say("go");
+        let taken = talk.prompt("go");
         talk.result(&taken.calls[0], json!("it says 42"));
         talk.user("first message");
         let params = talk.params();
         let turn = params["turnId"].as_str().unwrap().to_owned();
         let ask = |id: &str, method: &str, params: Json| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        talk.host.say_all(&[
+        talk.host.send_all(&[
             ask(&turn, "turn/start", params),
             ask("c", "turn/cancel", json!({"turnId": turn})),
         ]);
         let refused = talk.finish(&turn);
         assert_eq!(refused.stop, "aborted");
-        let taken = talk.say("second message");
+        let taken = talk.prompt("second message");
         assert_eq!(taken.text, "Both.", "{taken:?}");
         let recording = simulator.recorded();
         let all = [injected(&recording), user_messages(&simulator)]
@@ -119,13 +119,13 @@ fn a_message_of_a_turn_that_was_stopped_at_once_is_sent_with_the_next_one() {
 fn inject(talk: &mut RpcSession, turn: &str, words: &str) {
     let mut begun = TurnOutcome::default();
     while begun.text.is_empty() {
-        begun.hear(&talk.host.hear());
+        begun.receive(&talk.host.receive());
     }
     let words = json!({"turnId": turn, "text": words});
     talk.host
-        .say(&json!({"jsonrpc": "2.0", "id": "inject", "method": "turn/inject", "params": words}));
+        .send(&json!({"jsonrpc": "2.0", "id": "inject", "method": "turn/inject", "params": words}));
     loop {
-        let message = talk.host.hear();
+        let message = talk.host.receive();
         if message["id"] == "inject" {
             assert_eq!(message["result"]["taken"], true);
             return;
@@ -150,7 +150,7 @@ fn an_injected_message_of_a_failed_turn_survives_a_kill() {
     assert_eq!(talk.finish(&turn).stop, "error");
     talk.host.kill();
     let mut later = talk.moved_to(&simulator, &state(&folder));
-    let taken = later.say("and now");
+    let taken = later.prompt("and now");
     assert_eq!(taken.text, "Well. Read.", "{taken:?}");
     assert_eq!(injected(&simulator.recorded()), ["hurry", "hurry"]);
 }
@@ -170,7 +170,7 @@ fn an_injected_message_that_no_checkpoint_includes_survives_a_kill() {
     until(|| (!injected(&simulator.recorded()).is_empty()).then_some(()));
     talk.host.kill();
     let mut later = talk.moved_to(&simulator, &state(&folder));
-    let taken = later.say("and now");
+    let taken = later.prompt("and now");
     assert_eq!(taken.text, "Well. Read.", "{taken:?}");
     assert_eq!(injected(&simulator.recorded()), ["hurry", "hurry"]);
 }

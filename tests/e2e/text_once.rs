@@ -73,20 +73,20 @@ fn text_before_a_card_is_sent_after_the_user_stops_the_turn() {
     let next = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Four." }}, {END}"#);
     let simulator = attempts(&[&before_and_after_a_card(CANCELLED), &next]);
     let mut talk = talk(&simulator, &[]);
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     assert_eq!(taken.text, "One. Two. ");
     returns(&mut talk, &displayed(&taken));
     let turn = talk.begin();
     let mut begun = TurnOutcome::default();
     while begun.text.is_empty() {
-        begun.hear(&talk.host.hear());
+        begun.receive(&talk.host.receive());
     }
     let cancel = json!({"turnId": turn});
     talk.host
-        .say(&json!({"jsonrpc": "2.0", "id": "stop", "method": "turn/cancel", "params": cancel}));
+        .send(&json!({"jsonrpc": "2.0", "id": "stop", "method": "turn/cancel", "params": cancel}));
     assert_eq!(talk.finish(&turn).stop, "aborted");
     talk.messages.last_mut().unwrap()["content"][0]["text"] = json!(begun.text);
-    let taken = talk.say("go on");
+    let taken = talk.prompt("go on");
     assert_eq!(
         (taken.text.as_str(), taken.stop.as_str()),
         ("Four.", "stop")
@@ -106,12 +106,12 @@ fn text_before_a_card_is_sent_when_the_host_asks_again_after_an_error() {
     let next = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Three." }}, {END}"#);
     let simulator = attempts(&[&before_and_after_a_card(&fails), &next]);
     let mut talk = talk(&simulator, &[]);
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     returns(&mut talk, &displayed(&taken));
     let turn = talk.begin();
     let mut begun = TurnOutcome::default();
     while begun.text.is_empty() {
-        begun.hear(&talk.host.hear());
+        begun.receive(&talk.host.receive());
     }
     std::fs::write(&shown, "").unwrap();
     assert_eq!(talk.finish(&turn).stop, "error");
@@ -133,7 +133,7 @@ fn text_before_a_card_is_sent_after_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let place = state(&folder);
     let mut talk = talk(&simulator, &place);
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     returns(&mut talk, &displayed(&taken));
     let taken = talk.turn();
     assert_eq!(taken.text, "Three. ");
@@ -161,10 +161,10 @@ fn text_before_a_card_is_sent_after_a_checkpoint_that_lacks_it() {
     let next = format!(r#"{{ text = "Four." }}, {END}"#);
     let simulator = attempts(&[&first, &again, &next]);
     let mut talk = talk(&simulator, &[]);
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     returns(&mut talk, &displayed(&taken));
     assert_eq!(talk.turn().stop, "error");
-    let taken = talk.say("go on");
+    let taken = talk.prompt("go on");
     assert_eq!(
         (taken.text.as_str(), taken.stop.as_str()),
         ("Four.", "stop")
@@ -184,7 +184,7 @@ fn an_answer_that_nobody_has_read_is_shown_after_the_parked_run_is_released() {
     let [place, log] = state(&folder);
     let env = [place, log, ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "1000")];
     let mut talk = talk(&simulator, &env);
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     let shown = displayed(&taken);
     until(|| logged(folder.path(), "bridge.active_ttl_expired").pop());
     returns(&mut talk, &shown);
@@ -194,7 +194,7 @@ fn an_answer_that_nobody_has_read_is_shown_after_the_parked_run_is_released() {
         ("It says 42.", "stop")
     );
     assert_eq!(simulator.recorded().runs(), 1, "the answer was complete");
-    let taken = talk.say("and now");
+    let taken = talk.prompt("and now");
     assert_eq!(taken.text, "Something else.");
     assert_eq!(user_messages(&simulator)[1], "and now");
 }
@@ -210,7 +210,7 @@ fn an_answer_that_nobody_has_read_is_shown_after_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let place = state(&folder);
     let mut talk = talk(&simulator, &place);
-    let taken = talk.say("go");
+    let taken = talk.prompt("go");
     let shown = displayed(&taken);
     // The last checkpoint is on disk.
     until(|| {
