@@ -118,9 +118,9 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
         match command {
             Command::Leash => leash::hold(),
             Command::Stdio => match rpc::serve(home, leash.clone()).await? {
-                rpc::Ended::Orderly => {}
+                rpc::ExitKind::Orderly => {}
                 // As in LSP: exiting without a `shutdown` request is an error.
-                rpc::Ended::Abrupt => return anyhow::Ok(ExitCode::FAILURE),
+                rpc::ExitKind::Abrupt => return anyhow::Ok(ExitCode::FAILURE),
             },
             Command::Schema(schema) => match schema.run()? {
                 Verdict::Holds => {}

@@ -1,4 +1,4 @@
-// Generated from src/doors/rpc/protocol by `make schema`. Do not edit.
+// Generated from src/rpc/protocol by `make schema`. Do not edit.
 
 export const PROTOCOL_VERSION = 1;
 
@@ -135,25 +135,9 @@ name: string,
  */
 hostName: string, };
 /**
- * A command for the user.
- */
-export type CommandOffer = { 
-/**
- * Its name, without a slash.
- */
-name: string, 
-/**
- * What it does.
- */
-description: string, 
-/**
- * Possible arguments, if they are known.
- */
-arguments: Array<CommandWord>, };
-/**
  * A possible argument of a command, for completion.
  */
-export type CommandWord = { 
+export type CommandArgument = { 
 /**
  * The argument.
  */
@@ -193,7 +177,7 @@ export type FlagKind = "boolean" | "string";
 /**
  * A command-line flag of the host.
  */
-export type FlagOffer = { 
+export type FlagSpec = { 
 /**
  * Its name, without dashes.
  */
@@ -207,9 +191,45 @@ description: string,
  */
 type: FlagKind, };
 /**
+ * What a host supports.
+ */
+export type HostCapabilities = { 
+/**
+ * When the host executes its tools.
+ */
+tools: HostToolTiming, };
+/**
+ * One event.
+ */
+export type HostEvent = { "type": "text", 
+/**
+ * The text.
+ */
+text: string, } | { "type": "thinking", 
+/**
+ * The text.
+ */
+text: string, } | { "type": "thinkingDone" } | { "type": "toolCall", 
+/**
+ * The id of the call, which its result must carry.
+ */
+id: string, 
+/**
+ * The host's name for the tool.
+ */
+name: string, 
+/**
+ * Its arguments.
+ */
+arguments: Record<string, unknown>, } | { "type": "retrying", 
+/**
+ * The reason.
+ */
+reason: string, };
+/**
  * Facts about a host.
  */
-export type Host = { 
+export type HostInfo = { 
 /**
  * Its name, such as `pi`.
  */
@@ -240,42 +260,6 @@ cwd?: string | null,
  */
 processId?: number | null, };
 /**
- * What a host supports.
- */
-export type HostCapabilities = { 
-/**
- * When the host executes its tools.
- */
-tools: HostTools, };
-/**
- * One event.
- */
-export type HostEvent = { "type": "text", 
-/**
- * The text.
- */
-text: string, } | { "type": "thinking", 
-/**
- * The text.
- */
-text: string, } | { "type": "thinkingDone" } | { "type": "toolCall", 
-/**
- * The id of the call, which its result must carry.
- */
-id: string, 
-/**
- * The host's name for the tool.
- */
-name: string, 
-/**
- * Its arguments.
- */
-arguments: Record<string, unknown>, } | { "type": "retrying", 
-/**
- * The reason.
- */
-reason: string, };
-/**
  * How a host runs.
  */
 export type HostMode = "interactive" | "print" | "json" | "rpc";
@@ -298,7 +282,7 @@ parameters: unknown, };
 /**
  * When a host executes its tools.
  */
-export type HostTools = "between" | "inline";
+export type HostToolTiming = "between" | "inline";
 /**
  * An image.
  */
@@ -322,7 +306,7 @@ protocolVersion: number,
 /**
  * Facts about the host.
  */
-host: Host, 
+host: HostInfo, 
 /**
  * What the host supports.
  */
@@ -359,29 +343,16 @@ cards: boolean,
 /**
  * Commands to register, for `session/command`.
  */
-commands: Array<CommandOffer>, 
+commands: Array<SlashCommand>, 
 /**
  * Flags to register; their values are returned in `kept`.
  */
-flags: Array<FlagOffer>, 
+flags: Array<FlagSpec>, 
 /**
  * The tool to register for questions to the user, unless it is turned off.
  */
 question?: QuestionTool, };
 export type JsonValue = number | string | boolean | Array<JsonValue> | { [key in string]: JsonValue } | null;
-/**
- * State the host keeps for the sidecar and sends each time, so that it survives the sidecar's
- * process.
- */
-export type Kept = { 
-/**
- * The flags the host was started with, by name.
- */
-flags: Record<string, unknown>, 
-/**
- * The session's latest entry from `session/command`.
- */
-entry?: unknown, };
 /**
  * Where a key comes from.
  */
@@ -645,18 +616,6 @@ base: string,
  */
 fast: boolean | null, };
 /**
- * A question to display.
- */
-export type Put = { 
-/**
- * The question.
- */
-title: string, 
-/**
- * The options; absent if the user enters text.
- */
-options?: Array<string>, };
-/**
  * `question/next`: returns what to ask the user next.
  */
 export type QuestionNextParams = { 
@@ -679,7 +638,7 @@ export type QuestionNextResult = {
 /**
  * What to ask the user.
  */
-put?: Put, 
+put?: QuestionPrompt, 
 /**
  * The result of the call, for the model.
  */
@@ -688,6 +647,18 @@ text: string,
  * The result by question, for display.
  */
 details: unknown, };
+/**
+ * A question to display.
+ */
+export type QuestionPrompt = { 
+/**
+ * The question.
+ */
+title: string, 
+/**
+ * The options; absent if the user enters text.
+ */
+options?: Array<string>, };
 /**
  * A tool for the host to register, with which the model asks the user. The host passes its calls
  * to `question/next`.
@@ -783,6 +754,19 @@ tasks: number, };
  */
 export type ReportParams = Record<symbol, never>;
 /**
+ * State the host keeps for the sidecar and sends each time, so that it survives the sidecar's
+ * process.
+ */
+export type SavedChoices = { 
+/**
+ * The flags the host was started with, by name.
+ */
+flags: Record<string, unknown>, 
+/**
+ * The session's latest entry from `session/command`.
+ */
+entry?: unknown, };
+/**
  * `session/command`: a command of the user; without one, it only returns the current state.
  */
 export type SessionCommandParams = { 
@@ -809,7 +793,7 @@ workspace?: string,
 /**
  * State the host keeps for the sidecar.
  */
-kept: Kept, 
+kept: SavedChoices, 
 /**
  * The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
  */
@@ -854,6 +838,22 @@ export type SettingSource = "default" | "environment";
  * `shutdown`: no parameters.
  */
 export type ShutdownParams = Record<symbol, never>;
+/**
+ * A command for the user.
+ */
+export type SlashCommand = { 
+/**
+ * Its name, without a slash.
+ */
+name: string, 
+/**
+ * What it does.
+ */
+description: string, 
+/**
+ * Possible arguments, if they are known.
+ */
+arguments: Array<CommandArgument>, };
 /**
  * How a turn ended.
  */
@@ -997,7 +997,7 @@ cardTools?: Array<string>,
 /**
  * State the host keeps for the sidecar: it sets speed and mode unless the turn does.
  */
-kept?: Kept, 
+kept?: SavedChoices, 
 /**
  * Where the conversation is stored.
  */

@@ -28,11 +28,11 @@ use self::api_error::ApiError;
 use self::router::{GatewayState, MAX_TURNS, router};
 pub use self::token::{Token, TokenError};
 use super::backends::Backends;
-use super::files;
-use super::leaving::shutdown_requested;
+use super::file_limit;
 use super::misread;
 use super::model_resolver::ModelResolver;
 use super::session_options::session_options;
+use super::shutdown_signal::shutdown_requested;
 use agent::session_manager::SessionManager;
 use agent::turn::Policy;
 use agent_tools::leash::Leash;
@@ -81,7 +81,7 @@ pub enum GatewayError {
 impl Serve {
     /// Serves until a signal arrives.
     pub async fn run(self, home: Option<PathBuf>) -> Result<(), GatewayError> {
-        files::make_room();
+        file_limit::raise();
         misread::log_all(home.as_deref());
         let env: Env = Arc::new(|name: &str| std::env::var(name).ok());
         // Registered before the ready line, because a reader of that line may send a signal at

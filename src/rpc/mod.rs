@@ -4,26 +4,26 @@
 //! or on `exit`, whichever comes first.
 
 mod account;
-mod bridge;
-mod commands;
-mod controls;
-mod ending;
+mod bridge_endpoint;
 mod error;
 // Public for fuzzing only.
 #[doc(hidden)]
 pub mod frame;
-mod heading;
-mod host;
+mod host_info;
+mod message_peek;
 mod methods;
 mod models;
 mod peer;
 mod protocol;
-mod replies;
+mod reply_queue;
 mod schema;
+mod slash_commands;
 mod stdio;
-mod telling;
+mod turn_events;
+mod turn_result;
 mod turns;
 mod typescript;
+mod user_choices;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -31,22 +31,22 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::files;
-use super::leaving::shutdown_requested;
+use super::file_limit;
 use super::misread;
+use super::shutdown_signal::shutdown_requested;
 use agent_tools::bridge::endpoint::Server;
 use agent_tools::leash::Leash;
 use agent_tools::settings::Library;
 use foundation::place;
 
-pub use peer::{AskError, Ended, Peer};
+pub use peer::{ExitKind, Peer, RequestError};
 pub use protocol::*;
 pub use schema::schema;
 
 /// How often to check that the host is alive.
 const HOST_CHECK: Duration = Duration::from_millis(250);
 /// How long the last responses may take to be written.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Why the front end could not start.
 #[derive(Debug, thiserror::Error)]
@@ -60,8 +60,8 @@ pub enum ServeError {
 }
 
 /// Serves one host.
-pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeError> {
-    files::make_room();
+pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<ExitKind, ServeError> {
+    file_limit::raise();
     let stdio::Stdio {
         inbound,
         out,
@@ -83,18 +83,18 @@ pub async fn serve(home: Option<PathBuf>, leash: Leash) -> Result<Ended, ServeEr
         endpoints: Server::default(),
         logins: account::Logins::default(),
         host_process,
-        shown_notices: commands::ShownNotices::default(),
+        shown_notices: slash_commands::ShownNotices::default(),
     })?;
     let peer = Peer::new(out);
     let ended = tokio::select! {
         ended = peer::serve(module.into(), peer, inbound, stdio::has_hung_up) => ended,
-        () = host_gone(host) => Ended::Abrupt,
-        () = shutdown_requested() => Ended::Abrupt,
+        () = host_gone(host) => ExitKind::Abrupt,
+        () = shutdown_requested() => ExitKind::Abrupt,
     };
     // MCP servers are processes: end them first.
     library.close();
     // The writer ends when the last handle to its queue is dropped, which is now.
-    let _ = tokio::time::timeout(LAST_WORDS, written).await;
+    let _ = tokio::time::timeout(WRITE_TIMEOUT, written).await;
     Ok(ended)
 }
 
