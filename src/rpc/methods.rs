@@ -91,10 +91,13 @@ pub(super) struct MethodSpec {
     pub(super) typescript: fn(&mut TypeScript) -> MethodTypes,
 }
 
+/// Adds a method to the registry.
+type Register = dyn FnOnce(&mut RpcModule<Context>) -> Result<(), RegisterMethodError>;
+
 /// A method of ours and its handler.
 pub(super) struct RegisteredMethod {
     pub(super) spec: MethodSpec,
-    register: Box<dyn FnOnce(&mut RpcModule<Context>) -> Result<(), RegisterMethodError>>,
+    register: Box<Register>,
 }
 
 /// Describes a request.
