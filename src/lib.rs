@@ -6,11 +6,11 @@
 mod backends;
 pub mod cli;
 pub mod config;
-mod files;
+mod file_limit;
 pub mod gateway;
 mod image_url;
-mod leaving;
 mod model_resolver;
 pub mod rpc;
 mod session_options;
+mod shutdown_signal;
 pub mod telemetry;

@@ -119,9 +119,9 @@ fn run(command: CliCommand, config: Arc<Config>) -> anyhow::Result<ExitCode> {
         match command {
             CliCommand::Reaper => reaper::hold(),
             CliCommand::Stdio => match rpc::serve(config, leash.clone()).await? {
-                rpc::Ended::Orderly => {}
+                rpc::ExitKind::Orderly => {}
                 // As in LSP: exiting without a `shutdown` request is an error.
-                rpc::Ended::Abrupt => return anyhow::Ok(ExitCode::FAILURE),
+                rpc::ExitKind::Abrupt => return anyhow::Ok(ExitCode::FAILURE),
             },
             CliCommand::Schema(schema) => schema.run()?,
             CliCommand::Gateway(gateway) => gateway.run(config).await?,

@@ -27,7 +27,7 @@ impl Read for Pieces<'_> {
 }
 
 fn all(mut input: impl BufRead) -> (Vec<Inbound>, Option<ErrorKind>) {
-    let (mut frames, mut reader) = (Vec::new(), frame::Reader::default());
+    let (mut frames, mut reader) = (Vec::new(), frame::FrameReader::default());
     loop {
         match reader.read(&mut input) {
             Ok(Some(frame)) => frames.push(frame),

@@ -1,13 +1,13 @@
 /** Commands, flags, questions and the status line: the sidecar names them and decides what they do. */
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
-import type { Kept, ModelRow, SessionCommandResult } from "./protocol.ts";
+import type { SavedChoices, ModelRow, SessionCommandResult } from "./protocol.ts";
 import type { Sidecar } from "./sidecar.ts";
 
 const SESSION_ENTRY = "cursor-sidecar";
 type Use = (rows: ModelRow[]) => void;
 
 /** Returns what pi stores for the sidecar: its flags, and our latest entry in this branch. */
-export function kept(pi: ExtensionAPI, sidecar: Sidecar, ctx: ExtensionContext): Kept {
+export function kept(pi: ExtensionAPI, sidecar: Sidecar, ctx: ExtensionContext): SavedChoices {
   const flags = sidecar.about?.flags.map(({ name }) => [name, pi.getFlag(name)]) ?? [];
   const ours = ctx.sessionManager
     .getBranch()

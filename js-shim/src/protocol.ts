@@ -1,4 +1,4 @@
-// Generated from src/doors/rpc/protocol by `make schema`. Do not edit.
+// Generated from src/rpc/protocol by `make schema`. Do not edit.
 
 export const PROTOCOL_VERSION = 1;
 
@@ -179,37 +179,9 @@ name: string,
  */
 hostName: string, };
 /**
- * The function of a tool call.
- */
-export type CalledFunction = { 
-/**
- * The host's name of the tool.
- */
-name: string, 
-/**
- * Its arguments as JSON text.
- */
-arguments: string, };
-/**
- * A command for the user.
- */
-export type CommandOffer = { 
-/**
- * Its name, without a slash.
- */
-name: string, 
-/**
- * What it does.
- */
-description: string, 
-/**
- * Possible arguments, if they are known.
- */
-arguments: Array<CommandWord>, };
-/**
  * A possible argument of a command, for completion.
  */
-export type CommandWord = { 
+export type CommandArgument = { 
 /**
  * The argument.
  */
@@ -249,7 +221,7 @@ export type FlagKind = "boolean" | "string";
 /**
  * A command-line flag of the host.
  */
-export type FlagOffer = { 
+export type FlagSpec = { 
 /**
  * Its name, without dashes.
  */
@@ -263,21 +235,45 @@ description: string,
  */
 type: FlagKind, };
 /**
- * A tool call as in OpenAI's chat completions.
+ * What a host supports.
  */
-export type FunctionCall = { 
+export type HostCapabilities = { 
 /**
- * Its id.
+ * When the host executes its tools.
+ */
+tools: HostToolTiming, };
+/**
+ * One event.
+ */
+export type HostEvent = { "type": "text", 
+/**
+ * The text.
+ */
+text: string, } | { "type": "thinking", 
+/**
+ * The text.
+ */
+text: string, } | { "type": "thinkingDone" } | { "type": "toolCall", 
+/**
+ * The id of the call, which its result must carry.
  */
 id: string, 
 /**
- * What is called.
+ * The host's name for the tool.
  */
-function: CalledFunction, };
+name: string, 
+/**
+ * Its arguments.
+ */
+arguments: Record<string, unknown>, } | { "type": "retrying", 
+/**
+ * The reason.
+ */
+reason: string, };
 /**
  * Facts about a host.
  */
-export type Host = { 
+export type HostInfo = { 
 /**
  * Its name, such as `pi`.
  */
@@ -308,143 +304,6 @@ cwd?: string | null,
  */
 processId?: number | null, };
 /**
- * What a host supports.
- */
-export type HostCapabilities = { 
-/**
- * When the host executes its tools.
- */
-tools: HostTools, };
-/**
- * One event.
- */
-export type HostEvent = { "type": "text", 
-/**
- * The text.
- */
-text: string, } | { "type": "thinking", 
-/**
- * The text.
- */
-text: string, } | { "type": "thinkingDone" } | { "type": "toolCall", 
-/**
- * The id of the call, which its result must carry.
- */
-id: string, 
-/**
- * The host's name for the tool.
- */
-name: string, 
-/**
- * Its arguments.
- */
-arguments: Record<string, unknown>, } | { "type": "retrying", 
-/**
- * The reason.
- */
-reason: string, };
-/**
- * One message of a transcript. Further fields are ignored, except that a changed content makes
- * it another message.
- */
-export type HostMessage = { "role": "system", 
-/**
- * Text to append.
- */
-content?: TextContent, 
-/**
- * Named parts of the prompt to set; `null` removes one.
- */
-sections?: { [key in string]: string | null }, 
-/**
- * Tools that the model may call from now on.
- */
-toolsAdded?: Array<HostTool>, 
-/**
- * Tools that it may no longer call.
- */
-toolsRemoved?: Array<ToolName>, } | { "role": "developer", 
-/**
- * Text to append.
- */
-content: TextContent, } | { "role": "user", 
-/**
- * Its text and images.
- */
-content: UserContent, 
-/**
- * When it was written. Identifies the message, so it must not change.
- */
-timestamp?: number, } | { "role": "assistant", 
-/**
- * Its text, thinking and tool calls.
- */
-content?: AssistantContent, 
-/**
- * Tool calls as in OpenAI's chat completions.
- */
-tool_calls?: Array<FunctionCall>, 
-/**
- * How it ended. After `toolUse`, `error` and `aborted` the turn continues.
- */
-stopReason?: string, 
-/**
- * When it was written.
- */
-timestamp?: number, } | { "role": "toolResult", 
-/**
- * The id of the call.
- */
-toolCallId: string, 
-/**
- * The host's name of the tool.
- */
-toolName?: string, 
-/**
- * What the tool returned. The model receives a block of another type as JSON.
- */
-content: UserContent, 
-/**
- * Whether the tool failed.
- */
-isError?: boolean, 
-/**
- * When it was written.
- */
-timestamp?: number, } | { "role": "tool", 
-/**
- * The id of the call.
- */
-tool_call_id: string, 
-/**
- * What the tool returned.
- */
-content: UserContent, } | { "role": "bashExecution", 
-/**
- * The command line.
- */
-command: string, 
-/**
- * What it printed.
- */
-output?: string, 
-/**
- * Whether the model must not see it.
- */
-excludeFromContext?: boolean, } | { "role": "custom", 
-/**
- * Its text and images.
- */
-content: UserContent, } | { "role": "branchSummary", 
-/**
- * The text.
- */
-summary: string, } | { "role": "compactionSummary", 
-/**
- * The text.
- */
-summary: string, };
-/**
  * How a host runs.
  */
 export type HostMode = "interactive" | "print" | "json" | "rpc";
@@ -467,7 +326,7 @@ parameters: unknown, };
 /**
  * When a host executes its tools.
  */
-export type HostTools = "between" | "inline";
+export type HostToolTiming = "between" | "inline";
 /**
  * An image.
  */
@@ -511,7 +370,7 @@ protocolVersion: number,
 /**
  * Facts about the host.
  */
-host: Host, 
+host: HostInfo, 
 /**
  * What the host supports.
  */
@@ -548,29 +407,16 @@ cards: boolean,
 /**
  * Commands to register, for `session/command`.
  */
-commands: Array<CommandOffer>, 
+commands: Array<SlashCommand>, 
 /**
  * Flags to register; their values are returned in `kept`.
  */
-flags: Array<FlagOffer>, 
+flags: Array<FlagSpec>, 
 /**
  * The tool to register for questions to the user, unless it is turned off.
  */
 question?: QuestionTool, };
 export type JsonValue = number | string | boolean | Array<JsonValue> | { [key in string]: JsonValue } | null;
-/**
- * State the host keeps for the sidecar and sends each time, so that it survives the sidecar's
- * process.
- */
-export type Kept = { 
-/**
- * The flags the host was started with, by name.
- */
-flags: Record<string, unknown>, 
-/**
- * The session's latest entry from `session/command`.
- */
-entry?: unknown, };
 /**
  * Where a key comes from.
  */
@@ -834,18 +680,6 @@ base: string,
  */
 fast: boolean | null, };
 /**
- * A question to display.
- */
-export type Put = { 
-/**
- * The question.
- */
-title: string, 
-/**
- * The options; absent if the user enters text.
- */
-options?: Array<string>, };
-/**
  * `question/next`: returns what to ask the user next.
  */
 export type QuestionNextParams = { 
@@ -868,7 +702,7 @@ export type QuestionNextResult = {
 /**
  * What to ask the user.
  */
-put?: Put, 
+put?: QuestionPrompt, 
 /**
  * The result of the call, for the model.
  */
@@ -877,6 +711,18 @@ text: string,
  * The result by question, for display.
  */
 details: unknown, };
+/**
+ * A question to display.
+ */
+export type QuestionPrompt = { 
+/**
+ * The question.
+ */
+title: string, 
+/**
+ * The options; absent if the user enters text.
+ */
+options?: Array<string>, };
 /**
  * A tool for the host to register, with which the model asks the user. The host passes its calls
  * to `question/next`.
@@ -972,6 +818,19 @@ tasks: number, };
  */
 export type ReportParams = Record<symbol, never>;
 /**
+ * State the host keeps for the sidecar and sends each time, so that it survives the sidecar's
+ * process.
+ */
+export type SavedChoices = { 
+/**
+ * The flags the host was started with, by name.
+ */
+flags: Record<string, unknown>, 
+/**
+ * The session's latest entry from `session/command`.
+ */
+entry?: unknown, };
+/**
  * `session/command`: a command of the user; without one, it only returns the current state.
  */
 export type SessionCommandParams = { 
@@ -998,7 +857,7 @@ workspace?: string,
 /**
  * State the host keeps for the sidecar.
  */
-kept: Kept, 
+kept: SavedChoices, 
 /**
  * The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
  */
@@ -1043,6 +902,22 @@ export type SettingSource = "default" | "environment" | "file";
  * `shutdown`: no parameters.
  */
 export type ShutdownParams = Record<symbol, never>;
+/**
+ * A command for the user.
+ */
+export type SlashCommand = { 
+/**
+ * Its name, without a slash.
+ */
+name: string, 
+/**
+ * What it does.
+ */
+description: string, 
+/**
+ * Possible arguments, if they are known.
+ */
+arguments: Array<CommandArgument>, };
 /**
  * How a turn ended.
  */
@@ -1206,7 +1081,7 @@ cardTools?: Array<string>,
 /**
  * State the host keeps for the sidecar: it sets speed and mode unless the turn does.
  */
-kept?: Kept, 
+kept?: SavedChoices, 
 /**
  * Where the conversation is stored.
  */

@@ -2,13 +2,13 @@
 import { randomUUID } from "node:crypto";
 import * as ai from "@earendil-works/pi-ai";
 import type { Cards } from "./cards.ts";
-import type { HostEvent, HostTool, Kept, TurnStartParams, TurnStartResult } from "./protocol.ts";
+import type { HostEvent, HostTool, SavedChoices, TurnStartParams, TurnStartResult } from "./protocol.ts";
 import type { Sidecar } from "./sidecar.ts";
 
 /** Since pi 0.86 the prompt and the tools are messages; before, they were separate fields. */
 type Context = { messages: TurnStartParams["messages"]; systemPrompt?: string; tools?: HostTool[] };
 /** An open session of pi. `release` stops listening for an abort while pi executes tools. */
-export type Session = { seat: Seat; kept: () => Kept; release?: () => void };
+export type Session = { seat: Seat; kept: () => SavedChoices; release?: () => void };
 type Seat = Pick<TurnStartParams, "sessionId" | "workspace" | "keep" | "projectTrusted">;
 export type Sessions = Map<string, Session>;
 export const NOTHING = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 };

@@ -1,9 +1,9 @@
 //! Errors in OpenAI's form: a status and an error object.
 
 use axum::Json as JsonBody;
-use axum::response::{IntoResponse, Response};
-use http::header::{ALLOW, IntoHeaderName};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{AppendHeaders, IntoResponse, Response};
+use http::header::ALLOW;
+use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Value as Json, json};
 
 use agent::catalog::UnknownModel;
@@ -22,7 +22,7 @@ const SERVER: &str = "server_error";
 pub(super) struct ApiError {
     status: StatusCode,
     body: Json,
-    headers: HeaderMap,
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl ApiError {
@@ -38,17 +38,17 @@ impl ApiError {
         Self {
             status,
             body: json!({"error": {"message": message, "type": kind, "param": null, "code": code.into()}}),
-            headers: HeaderMap::new(),
+            headers: Vec::new(),
         }
     }
 
     /// Tells clients not to retry automatically, which official ones do for 409, 429 and 5xx.
     fn without_retry(self) -> Self {
-        self.with_header("x-should-retry", "false")
+        self.with_header(HeaderName::from_static("x-should-retry"), "false")
     }
 
-    fn with_header(mut self, name: impl IntoHeaderName, value: &'static str) -> Self {
-        self.headers.insert(name, HeaderValue::from_static(value));
+    fn with_header(mut self, name: HeaderName, value: &'static str) -> Self {
+        self.headers.push((name, HeaderValue::from_static(value)));
         self
     }
 
@@ -148,7 +148,12 @@ impl IntoResponse for ApiError {
             code = self.body["error"]["code"].as_str(),
             "gateway.refused"
         );
-        (self.status, self.headers, JsonBody(self.body)).into_response()
+        (
+            self.status,
+            AppendHeaders(self.headers),
+            JsonBody(self.body),
+        )
+            .into_response()
     }
 }
 
@@ -160,7 +165,7 @@ impl From<HttpError> for ApiError {
             _ => (REQUEST, Json::Null),
         };
         Self {
-            headers: error.headers(),
+            headers: error.header().into_iter().collect(),
             ..Self::new(error.status(), kind, code, error.to_string())
         }
     }

@@ -82,7 +82,7 @@ pub(super) async fn create(
         turn = envelope.id,
         session = prefix(ticket.session_id())
     );
-    let turn = Turn {
+    let turn = PendingTurn {
         arrived,
         chat,
         key,
@@ -129,7 +129,7 @@ fn scoped_session_id(id: &str, transcript: &Transcript) -> String {
 }
 
 /// A turn that is ready to run.
-struct Turn {
+struct PendingTurn {
     arrived: Instant,
     chat: ChatRequest,
     key: ApiKey,
@@ -140,8 +140,8 @@ struct Turn {
 }
 
 /// Runs a turn and sends its events.
-async fn run(state: Arc<GatewayState>, turn: Turn, updates: mpsc::Sender<TurnUpdate>) {
-    let Turn {
+async fn run(state: Arc<GatewayState>, turn: PendingTurn, updates: mpsc::Sender<TurnUpdate>) {
+    let PendingTurn {
         arrived,
         chat,
         key,

@@ -27,10 +27,10 @@ use self::api_error::ApiError;
 use self::router::{GatewayState, MAX_TURNS, router};
 pub use self::token::{Token, TokenError};
 use super::backends::Backends;
-use super::files;
-use super::leaving::shutdown_requested;
+use super::file_limit;
 use super::model_resolver::ModelResolver;
 use super::session_options::session_options;
+use super::shutdown_signal::shutdown_requested;
 use crate::config::Config;
 use agent::session_manager::SessionManager;
 use agent_tools::local_http::{BodyReader, LocalServer};
@@ -76,7 +76,7 @@ pub enum GatewayError {
 impl Serve {
     /// Serves until a signal arrives.
     pub async fn run(self, config: Arc<Config>) -> Result<(), GatewayError> {
-        files::make_room();
+        file_limit::raise();
         config.log_warnings();
         // Registered before the ready line, because a reader of that line may send a signal at
         // once.

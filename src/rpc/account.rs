@@ -12,13 +12,13 @@ use cursor_client::ClientOptions;
 use cursor_client::account::{BrowserLogin, Dashboard, KeySource, SubscriptionPlan, find_key};
 
 /// How many logins may be open.
-const MOST_BEGUN: usize = 8;
+const MAX_LOGINS: usize = 8;
 
 /// Logins that were started and have not ended.
 #[derive(Default)]
-pub(super) struct Logins(Mutex<VecDeque<Arc<Begun>>>);
+pub(super) struct Logins(Mutex<VecDeque<Arc<StartedLogin>>>);
 
-struct Begun {
+struct StartedLogin {
     login: BrowserLogin,
     dashboard: Dashboard,
 }
@@ -37,11 +37,11 @@ impl Logins {
             login_id: login.id().to_string(),
             url: login.page().into(),
         };
-        let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if begun.len() == MOST_BEGUN {
-            begun.pop_front();
+        let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if started.len() == MAX_LOGINS {
+            started.pop_front();
         }
-        begun.push_back(Arc::new(Begun { login, dashboard }));
+        started.push_back(Arc::new(StartedLogin { login, dashboard }));
         Ok(result)
     }
 
@@ -51,23 +51,24 @@ impl Logins {
         params: &LoginWaitParams,
         options: &ClientOptions,
     ) -> Result<LoginWaitResult, ErrorObjectOwned> {
-        let known = |begun: &&Arc<Begun>| begun.login.id().to_string() == params.login_id;
-        let begun = self
+        let known =
+            |started: &&Arc<StartedLogin>| started.login.id().to_string() == params.login_id;
+        let started = self
             .0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .iter()
             .find(known)
             .cloned();
-        let Some(begun) = begun else {
+        let Some(started) = started else {
             let problem = "loginId: no such login; begin one with login/start";
             return Err(ErrorObjectOwned::owned(INVALID_PARAMS, problem, None::<()>));
         };
-        let done = begun.login.wait(&begun.dashboard).await;
+        let done = started.login.wait(&started.dashboard).await;
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .retain(|other| !Arc::ptr_eq(other, &begun));
+            .retain(|other| !Arc::ptr_eq(other, &started));
         let login = done.map_err(|error| internal(&error.to_string()))?;
         login
             .save(options)

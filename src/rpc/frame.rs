@@ -4,8 +4,8 @@
 
 use std::io::{self, BufRead, Read as _, Write};
 
-use super::heading::BEGINNING;
-pub use super::heading::Heading;
+use super::message_peek::BEGINNING;
+pub use super::message_peek::MessageHeader;
 
 /// The largest body that is read.
 pub const MAX_BODY: u64 = 64 * 1024 * 1024;
@@ -27,7 +27,7 @@ pub enum Inbound {
         /// Its length in bytes.
         length: u64,
         /// Its kind and id.
-        heading: Heading,
+        heading: MessageHeader,
     },
 }
 
@@ -44,24 +44,24 @@ impl Inbound {
 
 /// Reads frames.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct FrameReader {
     /// Bytes of a frame over the limit that are still to be skipped.
     skip: u64,
     /// The state of a header block that was reported as malformed.
-    headers: Headers,
+    headers: HeaderState,
 }
 
 /// What was read of a header block without a length.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Headers {
+enum HeaderState {
     #[default]
     None,
     Some,
-    /// Headers were read, and the error was reported.
+    /// HeaderState were read, and the error was reported.
     Reported,
 }
 
-impl Reader {
+impl FrameReader {
     /// Reads the next frame; `None` at the end of the stream.
     pub fn read(&mut self, input: &mut impl BufRead) -> io::Result<Option<Inbound>> {
         // Its error was reported before, because its sender may never send the rest.
@@ -81,7 +81,7 @@ impl Reader {
                     }
                     Some(length) if length > MAX_BODY => {
                         let mut beginning = input.by_ref().take(BEGINNING);
-                        let heading = Heading::read(&mut beginning);
+                        let heading = MessageHeader::read(&mut beginning);
                         self.skip = length - (BEGINNING - beginning.limit());
                         return match heading {
                             Some(heading) => Ok(Some(Inbound::TooLarge { length, heading })),
@@ -89,10 +89,10 @@ impl Reader {
                         };
                     }
                     Some(length) => return body(input, length).map(Some),
-                    None if headers == Headers::Some => return malformed(NO_LENGTH),
+                    None if headers == HeaderState::Some => return malformed(NO_LENGTH),
                     // Blank lines between frames are harmless.
                     None => {
-                        headers = Headers::None;
+                        headers = HeaderState::None;
                         continue;
                     }
                 }
@@ -103,19 +103,19 @@ impl Reader {
                     match value.trim().parse() {
                         Ok(number) => length = Some(number),
                         Err(_) => {
-                            self.headers = Headers::Reported;
+                            self.headers = HeaderState::Reported;
                             return malformed("Content-Length is not a number");
                         }
                     }
                 }
                 // Other headers, such as Content-Type, are ignored.
                 Some((name, _)) if is_token(name) => {
-                    if headers == Headers::None {
-                        headers = Headers::Some;
+                    if headers == HeaderState::None {
+                        headers = HeaderState::Some;
                     }
                 }
                 _ => {
-                    self.headers = Headers::Reported;
+                    self.headers = HeaderState::Reported;
                     return malformed(NO_LENGTH);
                 }
             }
@@ -171,12 +171,13 @@ pub fn put(out: &mut Vec<u8>, body: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::message_peek::tests::ExactBytes;
     use super::*;
     use proptest::prelude::*;
 
     fn all(bytes: &[u8]) -> Vec<Inbound> {
         let mut input = io::BufReader::with_capacity(7, bytes);
-        let (mut frames, mut reader) = (Vec::new(), Reader::default());
+        let (mut frames, mut reader) = (Vec::new(), FrameReader::default());
         while let Ok(Some(frame)) = reader.read(&mut input) {
             frames.push(frame);
         }
@@ -240,21 +241,12 @@ mod tests {
         }
     }
 
-    /// Reads some bytes and fails the test if more are read.
-    struct Only<'a>(&'a [u8]);
-
-    impl io::Read for Only<'_> {
-        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-            assert!(!self.0.is_empty(), "waits for what may never come");
-            self.0.read(into)
-        }
-    }
-
     #[test]
     fn a_frame_over_the_limit_is_reported_before_it_has_arrived() {
-        let read = |bytes: &[u8]| Reader::default().read(&mut io::BufReader::new(Only(bytes)));
+        let read =
+            |bytes: &[u8]| FrameReader::default().read(&mut io::BufReader::new(ExactBytes(bytes)));
         let read_item = read(&over(r#"{"jsonrpc":"2.0","id":7,"method":"turn/start","#));
-        let heading = Heading::Request {
+        let heading = MessageHeader::Request {
             id: "7".into(),
             method: "turn/start".into(),
         };

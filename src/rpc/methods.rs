@@ -1,25 +1,27 @@
-//! The method table: one entry per method, from which the registry and the schema are generated.
+//! The method table: one entry per method, with its handler, its schema and its types.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use jsonrpsee::RpcModule;
 use jsonrpsee::core::RegisterMethodError;
 use jsonrpsee::types::ErrorObjectOwned;
+use jsonrpsee::{Extensions, RpcModule};
 use schemars::{JsonSchema, schema_for};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 use tokio::sync::watch;
 use ts_rs::TS;
 
 use super::account::{self, Logins};
-use super::commands::{self, ShownNotices};
 use super::error::{self, INVALID_PARAMS};
 use super::models::{ListFreshness, ModelService};
 use super::peer::Peer;
 use super::protocol::*;
-use super::turns::{Origin, Turns};
-use super::typescript::{Method, TypeScript};
-use super::{bridge, controls, host};
+use super::slash_commands::{self, ShownNotices};
+use super::turns::{TurnContext, Turns};
+use super::typescript::{MethodTypes, TypeScript};
+use super::{bridge_endpoint, host_info, user_choices};
 use crate::config::parse::{DisplaySurface, NativeDisplay};
 use crate::config::{CardOptions, Config, EffectiveValue, Setting, ValueSource};
 use agent::catalog::ModelList;
@@ -36,7 +38,7 @@ pub(super) struct Context {
     /// The host's working directory, from `initialize`.
     pub(super) cwd: Mutex<Option<PathBuf>>,
     /// When the host executes its tools.
-    pub(super) tools: Mutex<HostTools>,
+    pub(super) tools: Mutex<HostToolTiming>,
     /// The host's policy for native tools.
     pub(super) native_tools: Mutex<HostPolicy>,
     pub(super) turns: Turns,
@@ -68,46 +70,79 @@ impl Context {
     }
 
     /// Returns Cursor's models for a key.
-    pub(super) async fn listing(&self, key: Option<&str>, newness: ListFreshness) -> ModelList {
+    pub(super) async fn listing(&self, key: Option<&str>, freshness: ListFreshness) -> ModelList {
         let backend = || {
             let found = self.turns.backend(key);
             found.map(|(_, backend)| backend)
         };
-        self.models.list(key, newness, backend).await
+        self.models.list(key, freshness, backend).await
     }
 }
 
-/// A method's name and the generators of its schema and types. They run on demand, because
-/// `initialize` needs neither.
-pub(super) struct Entry {
+/// A method. The generators of its schema and types run on demand, because `initialize` needs
+/// neither.
+pub(super) struct MethodSpec {
     pub(super) name: &'static str,
     pub(super) schema: fn() -> Json,
-    pub(super) typescript: fn(&mut TypeScript) -> Method,
+    pub(super) typescript: fn(&mut TypeScript) -> MethodTypes,
 }
 
-fn entry<Params, Answer>(name: &'static str) -> Entry
+/// Adds a method to the registry.
+type Register = dyn FnOnce(&mut RpcModule<Context>) -> Result<(), RegisterMethodError>;
+
+/// A method of ours and its handler.
+pub(super) struct RegisteredMethod {
+    pub(super) spec: MethodSpec,
+    register: Box<Register>,
+}
+
+/// Describes a request.
+fn request<Params, Answer>(name: &'static str) -> MethodSpec
 where
     Params: JsonSchema + TS + 'static,
     Answer: JsonSchema + TS + 'static,
 {
-    Entry {
+    MethodSpec {
         name,
         schema: || json!({"params": schema_for!(Params), "result": schema_for!(Answer)}),
-        typescript: |types| Method {
+        typescript: |types| MethodTypes {
             params: types.name::<Params>(),
             result: types.name::<Answer>(),
         },
     }
 }
 
-fn notification<Params>(name: &'static str) -> Entry
+/// Describes a method of ours, whose parameters are validated before its handler is called.
+fn method<Params, Answer, Handling>(
+    name: &'static str,
+    handler: impl Fn(Params, Arc<Context>, Extensions) -> Handling + Clone + Send + Sync + 'static,
+) -> RegisteredMethod
+where
+    Params: DeserializeOwned + JsonSchema + TS + Send + 'static,
+    Answer: Serialize + Clone + JsonSchema + TS + 'static,
+    Handling: Future<Output = Result<Answer, ErrorObjectOwned>> + Send + 'static,
+{
+    RegisteredMethod {
+        spec: request::<Params, Answer>(name),
+        register: Box::new(move |module| {
+            let register =
+                module.register_async_method(name, move |params, context, extensions| {
+                    let handler = handler.clone();
+                    async move { handler(error::params(&params)?, context, extensions).await }
+                });
+            register.map(|_| ())
+        }),
+    }
+}
+
+fn notification<Params>(name: &'static str) -> MethodSpec
 where
     Params: JsonSchema + TS + 'static,
 {
-    Entry {
+    MethodSpec {
         name,
         schema: || json!({"params": schema_for!(Params)}),
-        typescript: |types| Method {
+        typescript: |types| MethodTypes {
             params: types.name::<Params>(),
             result: String::new(),
         },
@@ -115,7 +150,7 @@ where
 }
 
 /// Returns the notifications to a host.
-pub(super) fn notifications() -> Vec<Entry> {
+pub(super) fn notifications() -> Vec<MethodSpec> {
     vec![
         notification::<TurnEventParams>("turn/event"),
         notification::<LogMessageParams>("log/message"),
@@ -123,137 +158,142 @@ pub(super) fn notifications() -> Vec<Entry> {
 }
 
 /// Returns the requests to a host that supports them.
-pub(super) fn questions() -> Vec<Entry> {
+pub(super) fn host_requests() -> Vec<MethodSpec> {
     vec![
-        entry::<ToolCallParams, ToolCallResult>("tool/call"),
-        entry::<PermissionRequestParams, PermissionRequestResult>("permission/request"),
+        request::<ToolCallParams, ToolCallResult>("tool/call"),
+        request::<PermissionRequestParams, PermissionRequestResult>("permission/request"),
     ]
 }
 
-/// Returns every method.
-pub(super) fn table() -> Vec<Entry> {
+/// Returns every method of ours.
+pub(super) fn methods() -> Vec<RegisteredMethod> {
     vec![
-        entry::<InitializeParams, InitializeResult>("initialize"),
-        entry::<ModelsListParams, ModelsListResult>("models/list"),
-        entry::<PrefsGetParams, PrefsResult>("prefs/get"),
-        entry::<PrefsSetParams, PrefsResult>("prefs/set"),
-        entry::<TurnStartParams, TurnStartResult>("turn/start"),
-        entry::<TurnCancelParams, TurnCancelResult>("turn/cancel"),
-        entry::<TurnInjectParams, TurnInjectResult>("turn/inject"),
-        entry::<ReplayResultParams, ReplayResult>("replay/result"),
-        entry::<SessionParams, ()>("session/invalidate"),
-        entry::<SessionParams, ()>("session/close"),
-        entry::<SessionCommandParams, SessionCommandResult>("session/command"),
-        entry::<QuestionNextParams, QuestionNextResult>("question/next"),
-        entry::<BridgeEndpointParams, BridgeEndpointResult>("bridge/endpoint"),
-        entry::<LoginStartParams, LoginStartResult>("login/start"),
-        entry::<LoginWaitParams, LoginWaitResult>("login/wait"),
-        entry::<AccountStatusParams, AccountStatus>("account/status"),
-        entry::<ReportParams, Report>("diagnostics/report"),
-        entry::<ShutdownParams, ()>("shutdown"),
+        method(
+            "initialize",
+            |params: InitializeParams, context, _| async move { initialize(&context, params) },
+        ),
+        method(
+            "models/list",
+            |params: ModelsListParams, context, _| async move {
+                let freshness = if params.refresh {
+                    ListFreshness::Live
+                } else {
+                    ListFreshness::Cached
+                };
+                let list = context.listing(params.api_key.as_deref(), freshness).await;
+                Ok(context.models.to_result(list))
+            },
+        ),
+        method("prefs/get", |PrefsGetParams {}, context, _| async move {
+            context.models.prefs().map_err(|p| error::internal(&p))
+        }),
+        method(
+            "prefs/set",
+            |params: PrefsSetParams, context, _| async move {
+                let set = context.models.set_speed(&params);
+                set.map_err(|p| error::internal(&p))
+            },
+        ),
+        method(
+            "turn/start",
+            |params: TurnStartParams, context, extensions| async move {
+                let Some(peer) = extensions.get::<Peer>() else {
+                    return Err(error::internal("a turn without a connection"));
+                };
+                let turn = TurnContext {
+                    peer,
+                    cwd: context.cwd(),
+                    models: &context.models,
+                    tools: *context.tools.lock().unwrap_or_else(PoisonError::into_inner),
+                    native_tools: context.native_tools(),
+                };
+                context.turns.start(params, turn).await
+            },
+        ),
+        method(
+            "turn/cancel",
+            |params: TurnCancelParams, context, _| async move {
+                let found = context.turns.sessions().cancel(&params.turn_id).await;
+                Ok(TurnCancelResult { found })
+            },
+        ),
+        method(
+            "turn/inject",
+            |params: TurnInjectParams, context, _| async move { context.turns.inject(params).await },
+        ),
+        method(
+            "replay/result",
+            |params: ReplayResultParams, context, _| async move { context.turns.recorded(&params) },
+        ),
+        method(
+            "session/invalidate",
+            |params: SessionParams, context, _| async move {
+                let sessions = context.turns.sessions();
+                sessions.invalidate(&params.session_id).await;
+                Ok(())
+            },
+        ),
+        method(
+            "session/close",
+            |params: SessionParams, context, _| async move {
+                context.turns.sessions().close(&params.session_id);
+                Ok(())
+            },
+        ),
+        method(
+            "session/command",
+            |params: SessionCommandParams, context, _| async move {
+                Ok(slash_commands::run(&context, params).await)
+            },
+        ),
+        method(
+            "question/next",
+            |params: QuestionNextParams, _, _| async move { next_question(&params) },
+        ),
+        method(
+            "bridge/endpoint",
+            |params: BridgeEndpointParams, context, _| async move {
+                let session = context.turns.sessions().find(&params.session_id);
+                bridge_endpoint::endpoint(&context.endpoints, session).await
+            },
+        ),
+        method(
+            "login/start",
+            |LoginStartParams {}, context, _| async move {
+                context.logins.start(&context.config.client)
+            },
+        ),
+        method(
+            "login/wait",
+            |params: LoginWaitParams, context, _| async move {
+                let options = &context.config.client;
+                context.logins.wait(&params, options).await
+            },
+        ),
+        method(
+            "account/status",
+            |params: AccountStatusParams, context, _| async move {
+                let backend = || {
+                    let found = context.turns.backend(params.api_key.as_deref());
+                    found.map(|(_, backend)| backend)
+                };
+                Ok(account::status(&params, &context.config.client, backend).await)
+            },
+        ),
+        method(
+            "diagnostics/report",
+            |ReportParams {}, context, _| async move { Ok(report(&context)) },
+        ),
+        method("shutdown", |ShutdownParams {}, _, _| async move { Ok(()) }),
     ]
 }
 
 /// Returns the method registry.
 pub(super) fn register(context: Context) -> Result<RpcModule<Context>, RegisterMethodError> {
     let mut module = RpcModule::new(context);
-    module.register_async_method("initialize", |params, context, _| async move {
-        initialize(&context, error::params(&params)?)
-    })?;
-    module.register_async_method("models/list", |params, context, _| async move {
-        let params: ModelsListParams = error::params(&params)?;
-        let newness = if params.refresh {
-            ListFreshness::Live
-        } else {
-            ListFreshness::Cached
-        };
-        let listing = context.listing(params.api_key.as_deref(), newness).await;
-        Ok::<_, ErrorObjectOwned>(context.models.to_result(listing))
-    })?;
-    module.register_async_method("prefs/get", |params, context, _| async move {
-        let PrefsGetParams {} = error::params(&params)?;
-        context.models.prefs().map_err(|p| error::internal(&p))
-    })?;
-    module.register_async_method("prefs/set", |params, context, _| async move {
-        let params = error::params(&params)?;
-        context
-            .models
-            .set_speed(&params)
-            .map_err(|p| error::internal(&p))
-    })?;
-    module.register_async_method("turn/start", |params, context, extensions| async move {
-        let params = error::params(&params)?;
-        let Some(peer) = extensions.get::<Peer>() else {
-            return Err(error::internal("a turn without a connection"));
-        };
-        let origin = Origin {
-            peer,
-            cwd: context.cwd(),
-            models: &context.models,
-            tools: *context.tools.lock().unwrap_or_else(PoisonError::into_inner),
-            native_tools: context.native_tools(),
-        };
-        context.turns.start(params, origin).await
-    })?;
-    module.register_async_method("turn/cancel", |params, context, _| async move {
-        let params: TurnCancelParams = error::params(&params)?;
-        let found = context.turns.sessions().cancel(&params.turn_id).await;
-        Ok::<_, ErrorObjectOwned>(TurnCancelResult { found })
-    })?;
-    module.register_async_method("turn/inject", |params, context, _| async move {
-        context.turns.inject(error::params(&params)?).await
-    })?;
-    module.register_async_method("replay/result", |params, context, _| async move {
-        context.turns.recorded(&error::params(&params)?)
-    })?;
-    module.register_async_method("session/invalidate", |params, context, _| async move {
-        let params: SessionParams = error::params(&params)?;
-        let sessions = context.turns.sessions();
-        sessions.invalidate(&params.session_id).await;
-        Ok::<_, ErrorObjectOwned>(())
-    })?;
-    module.register_async_method("session/close", |params, context, _| async move {
-        let params: SessionParams = error::params(&params)?;
-        context.turns.sessions().close(&params.session_id);
-        Ok::<_, ErrorObjectOwned>(())
-    })?;
-    module.register_async_method("session/command", |params, context, _| async move {
-        let params = error::params(&params)?;
-        Ok::<_, ErrorObjectOwned>(commands::run(&context, params).await)
-    })?;
-    module.register_async_method("question/next", |params, _, _| async move {
-        ask(&error::params(&params)?)
-    })?;
-    module.register_async_method("bridge/endpoint", |params, context, _| async move {
-        let params: BridgeEndpointParams = error::params(&params)?;
-        let session = context.turns.sessions().find(&params.session_id);
-        bridge::endpoint(&context.endpoints, session).await
-    })?;
-    module.register_async_method("login/start", |params, context, _| async move {
-        let LoginStartParams {} = error::params(&params)?;
-        context.logins.start(&context.config.client)
-    })?;
-    module.register_async_method("login/wait", |params, context, _| async move {
-        let options = &context.config.client;
-        context.logins.wait(&error::params(&params)?, options).await
-    })?;
-    module.register_async_method("account/status", |params, context, _| async move {
-        let params: AccountStatusParams = error::params(&params)?;
-        let options = &context.config.client;
-        let backend = || {
-            let found = context.turns.backend(params.api_key.as_deref());
-            found.map(|(_, backend)| backend)
-        };
-        Ok::<_, ErrorObjectOwned>(account::status(&params, options, backend).await)
-    })?;
-    module.register_async_method("diagnostics/report", |params, context, _| async move {
-        let ReportParams {} = error::params(&params)?;
-        Ok::<_, ErrorObjectOwned>(report(&context))
-    })?;
-    module.register_async_method("shutdown", |params, _, _| async move {
-        let ShutdownParams {} = error::params(&params)?;
-        Ok::<_, ErrorObjectOwned>(())
-    })?;
+    for method in methods() {
+        (method.register)(&mut module)?;
+    }
     Ok(module)
 }
 
@@ -271,7 +311,7 @@ fn initialize(
     tracing::debug!(
         host = params.host.name,
         pid = params.host.process_id,
-        host_version = host::version(&params.host),
+        host_version = host_info::version(&params.host),
         version = env!("CARGO_PKG_VERSION"),
         "rpc.initialize"
     );
@@ -280,7 +320,7 @@ fn initialize(
     context.host_process.send_replace(host_process);
     context
         .models
-        .set_host(&host::thinking_levels(&params.host), params.host.mode);
+        .set_host(&host_info::thinking_levels(&params.host), params.host.mode);
     let _ = context.host.set(params.host.name); // it says so once
     let cwd = params.host.cwd.map(PathBuf::from);
     *context.cwd.lock().unwrap_or_else(PoisonError::into_inner) = cwd;
@@ -295,10 +335,13 @@ fn initialize(
         name: env!("CARGO_PKG_NAME").into(),
         version: env!("CARGO_PKG_VERSION").into(),
         protocol_version: PROTOCOL_VERSION,
-        methods: table().into_iter().map(|entry| entry.name.into()).collect(),
+        methods: methods()
+            .iter()
+            .map(|method| method.spec.name.into())
+            .collect(),
         cards: wants_cards(params.host.mode, context.config.cards),
-        commands: commands::offered(),
-        flags: controls::flags(),
+        commands: slash_commands::specs(),
+        flags: user_choices::flags(),
         question: asks.then(|| QuestionTool {
             name: question::TOOL.into(),
             label: question_dialog::LABEL.into(),
@@ -318,7 +361,7 @@ fn wants_cards(mode: HostMode, options: CardOptions) -> bool {
     NativeDisplay::resolve(surface, Some(surface), options.display, options.register).registration
 }
 
-fn ask(params: &QuestionNextParams) -> Result<QuestionNextResult, ErrorObjectOwned> {
+fn next_question(params: &QuestionNextParams) -> Result<QuestionNextResult, ErrorObjectOwned> {
     let step = if params.has_ui {
         question_dialog::next(&params.arguments, &params.answers)
     } else {
@@ -328,7 +371,7 @@ fn ask(params: &QuestionNextParams) -> Result<QuestionNextResult, ErrorObjectOwn
         ErrorObjectOwned::owned(INVALID_PARAMS, error.to_string(), None::<()>)
     };
     let put = |title, options| QuestionNextResult {
-        put: Some(Put { title, options }),
+        put: Some(QuestionPrompt { title, options }),
         ..QuestionNextResult::default()
     };
     Ok(match step.map_err(refused)? {

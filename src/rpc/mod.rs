@@ -4,50 +4,50 @@
 //! or on `exit`, whichever comes first.
 
 mod account;
-mod bridge;
-mod commands;
-mod controls;
-mod ending;
+mod bridge_endpoint;
 mod error;
 // Public for fuzzing only.
 #[doc(hidden)]
 pub mod frame;
-mod heading;
-mod host;
+mod host_info;
 // Public for tests and fuzzing only.
 #[doc(hidden)]
 pub mod host_messages;
+mod message_peek;
 mod methods;
 mod models;
 mod peer;
 mod protocol;
-mod replies;
+mod reply_queue;
 mod schema;
+mod slash_commands;
 mod stdio;
-mod telling;
+mod turn_events;
+mod turn_result;
 mod turns;
 mod typescript;
+mod user_choices;
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::files;
-use super::leaving::shutdown_requested;
+use super::file_limit;
+use super::shutdown_signal::shutdown_requested;
 use crate::config::Config;
 use agent_tools::bridge::endpoint::Server;
 use agent_tools::cursor_config::ConfigCache;
 use agent_tools::shell::reaper::ChildReaper;
 
-pub use peer::{AskError, Ended, Peer};
+pub use peer::{ExitKind, Peer, RequestError};
 pub use protocol::*;
 pub use schema::schema;
 
 /// How often to check that the host is alive.
 const HOST_CHECK: Duration = Duration::from_millis(250);
 /// How long the last responses may take to be written.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Why the front end could not start.
 #[derive(Debug, thiserror::Error)]
@@ -61,8 +61,8 @@ pub enum ServeError {
 }
 
 /// Serves one host.
-pub async fn serve(config: Arc<Config>, leash: ChildReaper) -> Result<Ended, ServeError> {
-    files::make_room();
+pub async fn serve(config: Arc<Config>, leash: ChildReaper) -> Result<ExitKind, ServeError> {
+    file_limit::raise();
     let stdio::Stdio {
         inbound,
         out,
@@ -82,18 +82,18 @@ pub async fn serve(config: Arc<Config>, leash: ChildReaper) -> Result<Ended, Ser
         endpoints: Server::default(),
         logins: account::Logins::default(),
         host_process,
-        shown_notices: commands::ShownNotices::default(),
+        shown_notices: slash_commands::ShownNotices::default(),
         config,
     })?;
     let peer = Peer::new(out);
     let ended = tokio::select! {
         ended = peer::serve(module.into(), peer, inbound, stdio::has_hung_up, shutdown_requested()) => ended,
-        () = host_gone(host) => Ended::Abrupt,
+        () = host_gone(host) => ExitKind::Abrupt,
     };
     // MCP servers are processes: end them first.
     library.close();
     // The writer ends when the last handle to its queue is dropped, which is now.
-    let _ = tokio::time::timeout(LAST_WORDS, written).await;
+    let _ = tokio::time::timeout(WRITE_TIMEOUT, written).await;
     Ok(ended)
 }
 

@@ -24,8 +24,8 @@ use tokio::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::error;
-use super::frame::{self, Heading, Inbound};
-use super::replies::{Replies, Unread};
+use super::frame::{self, Inbound, MessageHeader};
+use super::reply_queue::{HostGone, ReplyQueue};
 use agent::run::queue::{Queued, Sender};
 use foundation::terminal_text::clean_json_bytes;
 
@@ -44,18 +44,18 @@ const LAST_REPLIES: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone)]
 pub struct Peer {
     out: Sender<Vec<u8>>,
-    asked: Arc<Asked>,
+    pending: Arc<PendingRequests>,
 }
 
 #[derive(Debug, Default)]
-struct Asked {
+struct PendingRequests {
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, oneshot::Sender<Result<Json, Json>>>>,
 }
 
 /// Why the other side did not answer a request.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum AskError {
+pub enum RequestError {
     /// It answered with an error.
     #[error("the host answered with an error: {0}")]
     Refused(Json),
@@ -69,7 +69,7 @@ impl Peer {
     pub(super) fn new(out: Sender<Vec<u8>>) -> Self {
         Self {
             out,
-            asked: Arc::default(),
+            pending: Arc::default(),
         }
     }
 
@@ -80,11 +80,15 @@ impl Peer {
     }
 
     /// Sends a request and returns its result. Dropping the future cancels the request.
-    pub async fn ask(&self, method: &str, params: impl Serialize) -> Result<Json, AskError> {
-        let id = self.asked.next.fetch_add(1, Ordering::Relaxed);
+    pub async fn request(
+        &self,
+        method: &str,
+        params: impl Serialize,
+    ) -> Result<Json, RequestError> {
+        let id = self.pending.next.fetch_add(1, Ordering::Relaxed);
         let (answer, wait) = oneshot::channel();
-        self.asked.lock().insert(id, answer);
-        let mut guard = Asking {
+        self.pending.lock().insert(id, answer);
+        let mut guard = PendingGuard {
             peer: self,
             id,
             answered: false,
@@ -93,14 +97,14 @@ impl Peer {
         let request = request.to_string().into_bytes();
         match self.out.reserve(request.len()).await {
             Some(room) => room.put(request),
-            None => return Err(AskError::Gone),
+            None => return Err(RequestError::Gone),
         }
         let answer = wait.await;
         guard.answered = true;
         match answer {
             Ok(Ok(result)) => Ok(result),
-            Ok(Err(error)) => Err(AskError::Refused(error)),
-            Err(_) => Err(AskError::Gone),
+            Ok(Err(error)) => Err(RequestError::Refused(error)),
+            Err(_) => Err(RequestError::Gone),
         }
     }
 
@@ -119,23 +123,23 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Asked {
+impl PendingRequests {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Result<Json, Json>>>> {
         lock(&self.waiting)
     }
 }
 
 /// A request that is cancelled when it is dropped without an answer.
-struct Asking<'a> {
+struct PendingGuard<'a> {
     peer: &'a Peer,
     id: u64,
     answered: bool,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            self.peer.asked.lock().remove(&self.id);
+            self.peer.pending.lock().remove(&self.id);
             let cancel =
                 json!({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": self.id}});
             let cancel = cancel.to_string().into_bytes();
@@ -148,7 +152,7 @@ impl Drop for Asking<'_> {
 
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum ExitKind {
     /// `exit` after `shutdown`.
     Orderly,
     /// `exit` without `shutdown`, or the end of the input.
@@ -156,13 +160,13 @@ pub enum Ended {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum ConnectionPhase {
     New,
     Ready,
     ShutDown,
 }
 
-/// Serves one connection until it ends or `told_to_end` resolves; active requests are then answered
+/// Serves one connection until it ends or `shutdown` resolves; active requests are then answered
 /// as cancelled. `hung_up` returns whether the other side has closed its end, for when the input is
 /// not read.
 pub(super) async fn serve(
@@ -170,31 +174,31 @@ pub(super) async fn serve(
     peer: Peer,
     mut inbound: mpsc::Receiver<Queued<Inbound>>,
     hung_up: fn() -> bool,
-    told_to_end: impl Future<Output = ()>,
-) -> Ended {
-    let mut told_to_end = std::pin::pin!(told_to_end);
-    let mut connection = Connection {
+    shutdown: impl Future<Output = ()>,
+) -> ExitKind {
+    let mut shutdown = std::pin::pin!(shutdown);
+    let mut connection = HostConnection {
         methods,
-        phase: Phase::New,
+        phase: ConnectionPhase::New,
         in_flight: Arc::default(),
         tasks: JoinSet::new(),
-        replies: Replies::new(peer.out.clone(), hung_up),
+        replies: ReplyQueue::new(peer.out.clone(), hung_up),
         peer,
     };
     let ended = loop {
         let received = tokio::select! {
             frame = inbound.recv() => match frame {
                 Some(frame) => connection.receive(&frame.item).await,
-                None => break Ended::Abrupt,
+                None => break ExitKind::Abrupt,
             },
             Some(_) = connection.tasks.join_next() => Ok(None),
-            () = connection.peer.out.closed() => break Ended::Abrupt,
-            () = &mut told_to_end => break Ended::Abrupt,
+            () = connection.peer.out.closed() => break ExitKind::Abrupt,
+            () = &mut shutdown => break ExitKind::Abrupt,
         };
         match received {
             Ok(None) => {}
             Ok(Some(ended)) => break ended,
-            Err(Unread) => break Ended::Abrupt,
+            Err(HostGone) => break ExitKind::Abrupt,
         }
     };
     let last = async {
@@ -205,25 +209,25 @@ pub(super) async fn serve(
     ended
 }
 
-impl Drop for Connection {
+impl Drop for HostConnection {
     /// Fails every open request to the other side.
     fn drop(&mut self) {
-        self.peer.asked.lock().clear();
+        self.peer.pending.lock().clear();
     }
 }
 
-struct Connection {
+struct HostConnection {
     methods: Methods,
     peer: Peer,
-    phase: Phase,
+    phase: ConnectionPhase,
     in_flight: Arc<Mutex<HashMap<String, CancellationToken>>>,
     tasks: JoinSet<()>,
-    replies: Replies,
+    replies: ReplyQueue,
 }
 
 /// Any JSON-RPC message; its parts are not parsed.
 #[derive(Deserialize)]
-struct Message<'a> {
+struct IncomingMessage<'a> {
     /// `null` is an id in a response, though not in a request.
     #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
@@ -240,8 +244,8 @@ fn present<'de, D: Deserializer<'de>>(json: D) -> Result<Option<&'de RawValue>, 
     Deserialize::deserialize(json).map(Some)
 }
 
-impl Connection {
-    /// Answers the active requests, because nobody else will. They are dropped with the connection.
+impl HostConnection {
+    /// Answers the active requests, because nothing else does. They are dropped with the connection.
     async fn answer_all(&self) {
         let open: Vec<String> = lock(&self.in_flight).drain().map(|(id, _)| id).collect();
         for id in open {
@@ -252,7 +256,7 @@ impl Connection {
         }
     }
 
-    async fn receive(&mut self, frame: &Inbound) -> Result<Option<Ended>, Unread> {
+    async fn receive(&mut self, frame: &Inbound) -> Result<Option<ExitKind>, HostGone> {
         let body = match frame {
             Inbound::Body(body) => body,
             Inbound::Malformed(problem) => {
@@ -264,7 +268,7 @@ impl Connection {
                 return Ok(None);
             }
         };
-        let message: Message<'_> = match serde_json::from_slice(body) {
+        let message: IncomingMessage<'_> = match serde_json::from_slice(body) {
             Ok(message) => message,
             Err(problem) => {
                 let (code, problem) = if problem.is_syntax() || problem.is_eof() {
@@ -297,7 +301,7 @@ impl Connection {
         id: &str,
         method: &str,
         params: Option<&RawValue>,
-    ) -> Result<(), Unread> {
+    ) -> Result<(), HostGone> {
         if !id.starts_with('"') && id.parse::<u64>().is_err() {
             let problem = "the id must be a string or a whole number from 0 up";
             return self.refuse(Some(id), error::INVALID_REQUEST, problem).await;
@@ -307,20 +311,22 @@ impl Connection {
             (in_flight.contains_key(id), in_flight.len())
         };
         let refusal = match (self.phase, method) {
-            (Phase::New, "initialize") => None,
-            (Phase::New, _) => Some((error::NOT_INITIALIZED, "call initialize first")),
+            (ConnectionPhase::New, "initialize") => None,
+            (ConnectionPhase::New, _) => Some((error::NOT_INITIALIZED, "call initialize first")),
             (_, "initialize") => Some((error::INVALID_REQUEST, "initialize may be called once")),
-            (Phase::ShutDown, _) => Some((error::INVALID_REQUEST, "the server is shutting down")),
-            (Phase::Ready, _) if used => Some((
+            (ConnectionPhase::ShutDown, _) => {
+                Some((error::INVALID_REQUEST, "the server is shutting down"))
+            }
+            (ConnectionPhase::Ready, _) if used => Some((
                 error::INVALID_REQUEST,
                 "this id is in use by another request",
             )),
-            (Phase::Ready, _)
+            (ConnectionPhase::Ready, _)
                 if active >= MAX_IN_FLIGHT || self.peer.out.waiting() >= MAX_WAITING =>
             {
                 Some((error::OVERLOADED, "too many active requests; retry later"))
             }
-            (Phase::Ready, _) => None,
+            (ConnectionPhase::Ready, _) => None,
         };
         if let Some((code, problem)) = refusal {
             return self.refuse(Some(id), code, problem).await;
@@ -339,13 +345,13 @@ impl Connection {
             "initialize" => {
                 let (answer, good) = call.await;
                 if good {
-                    self.phase = Phase::Ready;
+                    self.phase = ConnectionPhase::Ready;
                 }
                 self.replies.send(answer).await
             }
             "shutdown" => {
                 let (answer, _) = call.await;
-                self.phase = Phase::ShutDown;
+                self.phase = ConnectionPhase::ShutDown;
                 self.replies.send(answer).await
             }
             _ => {
@@ -440,10 +446,10 @@ impl Connection {
         }
     }
 
-    fn notification(&mut self, method: &str, params: Option<&RawValue>) -> Option<Ended> {
+    fn notification(&mut self, method: &str, params: Option<&RawValue>) -> Option<ExitKind> {
         match method {
-            "exit" if self.phase == Phase::ShutDown => return Some(Ended::Orderly),
-            "exit" => return Some(Ended::Abrupt),
+            "exit" if self.phase == ConnectionPhase::ShutDown => return Some(ExitKind::Orderly),
+            "exit" => return Some(ExitKind::Abrupt),
             "$/cancelRequest" => {
                 #[derive(Deserialize)]
                 struct Cancel<'a> {
@@ -464,13 +470,13 @@ impl Connection {
     }
 
     /// Answers a message that was too large to read.
-    async fn too_large(&self, length: u64, heading: &Heading) -> Result<(), Unread> {
+    async fn too_large(&self, length: u64, heading: &MessageHeader) -> Result<(), HostGone> {
         match heading {
-            Heading::Request { id, method } => {
+            MessageHeader::Request { id, method } => {
                 let problem = error::too_large(method, length);
                 self.refuse(Some(id), error::TOO_LARGE, &problem).await
             }
-            Heading::Answer { id } => {
+            MessageHeader::Answer { id } => {
                 self.settle(id, Err(frame::too_large(length).into()));
                 Ok(())
             }
@@ -492,14 +498,14 @@ impl Connection {
         let Some(waiting) = id
             .parse()
             .ok()
-            .and_then(|id: u64| self.peer.asked.lock().remove(&id))
+            .and_then(|id: u64| self.peer.pending.lock().remove(&id))
         else {
             return tracing::debug!("response to an unknown request");
         };
         let _ = waiting.send(answer);
     }
 
-    async fn refuse(&self, id: Option<&str>, code: i32, problem: &str) -> Result<(), Unread> {
+    async fn refuse(&self, id: Option<&str>, code: i32, problem: &str) -> Result<(), HostGone> {
         self.replies.send(error::answer(id, code, problem)).await
     }
 }

@@ -2,23 +2,24 @@
 
 use serde_json::{Value as Json, json};
 
-use super::methods::{Entry, notifications, questions, table};
+use super::methods::{MethodSpec, host_requests, methods, notifications};
 use super::protocol::PROTOCOL_VERSION;
 
 /// Returns every method with the schemas of its parameters and result: requests of the host,
 /// `notifications` to it and `requests` to it.
 pub fn schema() -> Json {
-    let all = |entries: Vec<Entry>| -> serde_json::Map<String, Json> {
-        let entries = entries.into_iter();
-        entries
-            .map(|entry| (entry.name.to_owned(), (entry.schema)()))
+    let all = |methods: Vec<MethodSpec>| -> serde_json::Map<String, Json> {
+        let methods = methods.into_iter();
+        methods
+            .map(|method| (method.name.to_owned(), (method.schema)()))
             .collect()
     };
+    let ours = methods().into_iter().map(|method| method.spec).collect();
     json!({
         "protocolVersion": PROTOCOL_VERSION,
-        "methods": all(table()),
+        "methods": all(ours),
         "notifications": all(notifications()),
-        "requests": all(questions()),
+        "requests": all(host_requests()),
     })
 }
 

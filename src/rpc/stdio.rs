@@ -61,7 +61,7 @@ pub(super) fn start() -> io::Result<Stdio> {
 /// Reads until the input ends or the receiver is dropped.
 fn read(inbound: &Sender<Inbound>, runtime: &Handle) {
     let mut input = io::stdin().lock();
-    let mut reader = frame::Reader::default();
+    let mut reader = frame::FrameReader::default();
     while let Ok(Some(mut frame)) = reader.read(&mut input) {
         if let Inbound::Body(body) = &mut frame {
             surrogates::mend(body);

@@ -12,14 +12,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::controls::{Controls, UnknownMode};
-use super::ending::{ended, unsent};
 use super::error::INVALID_PARAMS;
 use super::host_messages;
 use super::models::ModelService;
 use super::peer::Peer;
 use super::protocol::*;
-use super::telling::{call_host_tool, log, permit, send_events};
+use super::turn_events::{call_host_tool, log, request_permission, send_events};
+use super::turn_result::{not_started, to_result};
+use super::user_choices::{UnknownMode, UserChoices};
 use crate::backends::Backends;
 use crate::config::Config;
 use crate::model_resolver::ResolvedModel;
@@ -64,11 +64,11 @@ pub(super) struct Turns {
 }
 
 /// The context of a `turn/start` request.
-pub(super) struct Origin<'a> {
+pub(super) struct TurnContext<'a> {
     pub(super) peer: &'a Peer,
     pub(super) cwd: PathBuf,
     pub(super) models: &'a ModelService,
-    pub(super) tools: HostTools,
+    pub(super) tools: HostToolTiming,
     /// The host's policy for native tools, from `initialize`.
     pub(super) native_tools: HostPolicy,
 }
@@ -80,7 +80,7 @@ fn invalid(problem: String) -> ErrorObjectOwned {
 /// Ends a turn before its run starts.
 async fn abandon(ticket: TurnTicket, stop: Stop) -> TurnStartResult {
     ticket.abandon().await;
-    unsent(stop)
+    not_started(stop)
 }
 
 impl Turns {
@@ -101,7 +101,7 @@ impl Turns {
     pub(super) async fn start(
         &self,
         params: TurnStartParams,
-        origin: Origin<'_>,
+        context: TurnContext<'_>,
     ) -> Result<TurnStartResult, ErrorObjectOwned> {
         // Every log event of the turn carries its id and session.
         let span = tracing::debug_span!(
@@ -109,14 +109,14 @@ impl Turns {
             turn = params.turn_id,
             session = prefix(&params.session_id)
         );
-        self.start_logged(params, origin).instrument(span).await
+        self.start_logged(params, context).instrument(span).await
     }
 
     /// Runs a turn and logs its start and end.
     async fn start_logged(
         &self,
         params: TurnStartParams,
-        origin: Origin<'_>,
+        context: TurnContext<'_>,
     ) -> Result<TurnStartResult, ErrorObjectOwned> {
         tracing::debug!(
             model = params.model.id,
@@ -128,7 +128,7 @@ impl Turns {
         );
         let started = Instant::now();
         let mut stats = EventStats::default();
-        let result = self.run(params, origin, &mut stats).await;
+        let result = self.run(params, context, &mut stats).await;
         let ms = started.elapsed().as_millis() as u64;
         match &result {
             Ok(result) => tracing::debug!(
@@ -150,7 +150,7 @@ impl Turns {
     async fn run(
         &self,
         mut params: TurnStartParams,
-        origin: Origin<'_>,
+        context: TurnContext<'_>,
         stats: &mut EventStats,
     ) -> Result<TurnStartResult, ErrorObjectOwned> {
         let asked = Instant::now();
@@ -164,22 +164,22 @@ impl Turns {
             ErrorObjectOwned::owned(INVALID_PARAMS, error.to_string(), None::<()>)
         })?;
         self.log_unknown_fields(&params);
-        self.send_setting_warnings(&origin).await;
+        self.send_setting_warnings(&context).await;
         let (key, backend) = match self.backend(params.api_key.as_deref()) {
             Ok(backend) => backend,
             // Not an invalid request: the turn ends with the error text.
-            Err(problem) => return Ok(unsent(Stop::Failed(problem))),
+            Err(problem) => return Ok(not_started(Stop::Failed(problem))),
         };
         // Before the request is built, because turns of a session run in the order they arrive.
         let mut ticket = match self.reserve(&params).await {
             Ok(ticket) => ticket,
-            Err(ReserveError::Cancelled) => return Ok(unsent(Stop::Aborted)),
+            Err(ReserveError::Cancelled) => return Ok(not_started(Stop::Aborted)),
             Err(ReserveError::AlreadyActive) => {
                 let problem = format!("turnId: turn {:?} is already active", params.turn_id);
                 return Err(invalid(problem));
             }
         };
-        let workspace = params.workspace.clone().map_or(origin.cwd, PathBuf::from);
+        let workspace = params.workspace.clone().map_or(context.cwd, PathBuf::from);
         let (policy, library) = match params.kind {
             TurnKind::Main => (self.config.turn.clone(), Arc::clone(&self.library)),
             // It uses the model and nothing else.
@@ -189,19 +189,19 @@ impl Turns {
             library.set_host_trust(&workspace, is_trusted);
         }
         prefetch_settings(&library, &policy, &workspace);
-        let controls = Controls::read(params.kept.as_ref().unwrap_or(&Kept::default()));
-        let mode = match mode(&params, &controls) {
+        let choices = UserChoices::read(params.kept.as_ref().unwrap_or(&SavedChoices::default()));
+        let mode = match mode(&params, &choices) {
             Ok(mode) => mode,
             Err(unknown) => {
                 return Ok(abandon(ticket, Stop::Failed(unknown.to_string())).await);
             }
         };
         let model = params.model.clone();
-        let mut wishes = controls.wishes;
+        let mut wishes = choices.wishes;
         wishes.run = model.fast.map(Speed::from_switch).or(wishes.run);
         let key_given = params.api_key.as_deref();
         let resolved = tokio::select! {
-            resolved = origin.models.resolve(model, &wishes, &backend, key_given) => resolved,
+            resolved = context.models.resolve(model, &wishes, &backend, key_given) => resolved,
             () = ticket.cancel_token().cancelled() => {
                 return Ok(abandon(ticket, Stop::Aborted).await);
             }
@@ -217,10 +217,10 @@ impl Turns {
         let (events, mut inbox) = turn_events();
         let (calls, mut called) = mpsc::channel(64);
         let (permissions, mut asked_for) = mpsc::channel(16);
-        let native_tools = HostPolicy::from(&params.native_tools).or(&origin.native_tools);
-        let hands = match origin.tools {
-            HostTools::Inline => Hands::Inline(calls),
-            HostTools::Between => {
+        let native_tools = HostPolicy::from(&params.native_tools).or(&context.native_tools);
+        let hands = match context.tools {
+            HostToolTiming::Inline => Hands::Inline(calls),
+            HostToolTiming::Between => {
                 drop(calls);
                 Hands::Between
             }
@@ -258,7 +258,7 @@ impl Turns {
             while inbox.recv_many(&mut batch, BATCH).await > 0 {
                 stats.first.get_or_insert_with(Instant::now);
                 stats.events += batch.len();
-                send_events(origin.peer, &turn_id, &mut batch).await;
+                send_events(context.peer, &turn_id, &mut batch).await;
             }
         };
         let calling = async {
@@ -267,7 +267,7 @@ impl Turns {
             loop {
                 tokio::select! {
                     call = called.recv() => match call {
-                        Some(call) => asked.push(call_host_tool(origin.peer.clone(), turn_id.clone(), call)),
+                        Some(call) => asked.push(call_host_tool(context.peer.clone(), turn_id.clone(), call)),
                         None => break,
                     },
                     Some(()) = asked.next() => {}
@@ -280,7 +280,7 @@ impl Turns {
             loop {
                 tokio::select! {
                     Some(request) = asked_for.recv() => {
-                        asked.push(permit(origin.peer.clone(), turn_id.clone(), request));
+                        asked.push(request_permission(context.peer.clone(), turn_id.clone(), request));
                     }
                     Some(()) = asked.next() => {}
                     else => std::future::pending().await,
@@ -291,17 +291,17 @@ impl Turns {
         let running = async { tokio::join!(ticket.run(request), sending, calling) };
         let (mut result, (), ()) = tokio::select! {
             taken = running => taken,
-            () = permitting => return Ok(unsent(Stop::Aborted)),
+            () = permitting => return Ok(not_started(Stop::Aborted)),
         };
         if let (Stop::Finished, Some(id), Some(window)) = (&result.stop, model_id, result.window) {
-            origin.models.learn(&id, window);
+            context.models.learn(&id, window);
         }
         // The host's session id identifies the next turn.
         let answer = AnswerSummary::default();
         if !ticket.finish(&result.stop, &answer).await {
             result.stop = Stop::Aborted;
         }
-        Ok(ended(result.stop, result.tokens, params.model.cost))
+        Ok(to_result(result.stop, result.tokens, params.model.cost))
     }
 
     /// Logs unknown fields once, because another extension adds them to every turn.
@@ -314,10 +314,10 @@ impl Turns {
     }
 
     /// Sends warnings about settings to the host once, because its user does not see our stderr.
-    async fn send_setting_warnings(&self, origin: &Origin<'_>) {
+    async fn send_setting_warnings(&self, context: &TurnContext<'_>) {
         if self.warned_settings.set(()).is_ok() {
             for warning in &self.config.warnings {
-                log(origin.peer, LogLevel::Warning, &warning.to_string()).await;
+                log(context.peer, LogLevel::Warning, &warning.to_string()).await;
             }
         }
     }
@@ -407,10 +407,10 @@ fn prefetch_settings(library: &Arc<ConfigCache>, policy: &Policy, workspace: &Pa
 
 /// Returns the mode of a turn: its own, else the user's choice. A side turn, or a host that keeps
 /// no state for us, leaves it to Cursor.
-fn mode(params: &TurnStartParams, controls: &Controls) -> Result<Option<Mode>, UnknownMode> {
+fn mode(params: &TurnStartParams, choices: &UserChoices) -> Result<Option<Mode>, UnknownMode> {
     let chosen = match (params.mode, params.kind, &params.kept) {
         (Some(mode), ..) => Some(mode),
-        (None, TurnKind::Main, Some(_)) => Some(controls.mode()?),
+        (None, TurnKind::Main, Some(_)) => Some(choices.mode()?),
         (None, ..) => None,
     };
     Ok(chosen.map(|mode| match mode {

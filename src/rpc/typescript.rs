@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use ts_rs::{Config, TS, TypeVisitor};
 
-use super::methods::{notifications, table};
+use super::methods::{methods, notifications};
 use super::protocol::PROTOCOL_VERSION;
 
 /// Named types, each declared once.
@@ -15,7 +15,7 @@ pub(super) struct TypeScript {
 }
 
 /// A method's types.
-pub(super) struct Method {
+pub(super) struct MethodTypes {
     pub(super) params: String,
     pub(super) result: String,
 }
@@ -49,26 +49,26 @@ pub(super) fn write() -> String {
         config: Config::new().with_large_int("number"),
         declared: BTreeMap::new(),
     };
-    let mut methods = String::new();
-    for entry in table() {
-        let Method { params, result } = (entry.typescript)(&mut types);
+    let mut lines = String::new();
+    for entry in methods().into_iter().map(|method| method.spec) {
+        let MethodTypes { params, result } = (entry.typescript)(&mut types);
         let _ = writeln!(
-            methods,
+            lines,
             "  {:?}: {{ params: {params}; result: {result} }};",
             entry.name
         );
     }
     let mut sent = String::new();
     for entry in notifications() {
-        let Method { params, .. } = (entry.typescript)(&mut types);
+        let MethodTypes { params, .. } = (entry.typescript)(&mut types);
         let _ = writeln!(sent, "  {:?}: {params};", entry.name);
     }
     let declared: String = types.declared.into_values().collect();
     format!(
-        "// Generated from src/doors/rpc/protocol by `make schema`. Do not edit.\n\n\
+        "// Generated from src/rpc/protocol by `make schema`. Do not edit.\n\n\
          export const PROTOCOL_VERSION = {PROTOCOL_VERSION};\n\n\
          /** Requests of a host, and their results. */\n\
-         export interface Methods {{\n{methods}}}\n\n\
+         export interface Methods {{\n{lines}}}\n\n\
          /** Notifications of the sidecar. */\n\
          export interface Notifications {{\n{sent}}}\n\n\
          {declared}"

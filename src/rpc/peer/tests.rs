@@ -6,43 +6,43 @@ use super::*;
 use agent::run::queue::{Bounds, queue};
 
 /// A connection to methods made for the test.
-struct Host {
+struct TestHost {
     send: Sender<Inbound>,
     receive: mpsc::Receiver<Queued<Vec<u8>>>,
-    served: tokio::task::JoinHandle<Ended>,
-    seen: Arc<Seen>,
+    served: tokio::task::JoinHandle<ExitKind>,
+    seen: Arc<MethodCalls>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct MethodCalls {
     started: Notify,
     /// How many messages of the flood were queued.
     sent: AtomicU64,
 }
 
-fn connect(items: usize, hung_up: fn() -> bool) -> Host {
+fn connect(items: usize, hung_up: fn() -> bool) -> TestHost {
     let bytes = 1024 * 1024;
     let (send, inbound) = queue(Bounds { items: 16, bytes });
     let (out, receive) = queue(Bounds { items, bytes });
-    let seen = Arc::new(Seen::default());
+    let seen = Arc::new(MethodCalls::default());
     let mut module = RpcModule::new(Arc::clone(&seen));
-    type Answer = Result<Json, ErrorObjectOwned>;
+    type MethodResult = Result<Json, ErrorObjectOwned>;
     module
-        .register_async_method("initialize", |_, _, _| async { Answer::Ok(json!(1)) })
+        .register_async_method("initialize", |_, _, _| async { MethodResult::Ok(json!(1)) })
         .unwrap();
     module
-        .register_async_method("shutdown", |_, _, _| async { Answer::Ok(Json::Null) })
+        .register_async_method("shutdown", |_, _, _| async { MethodResult::Ok(Json::Null) })
         .unwrap();
     module
         .register_async_method("forever", |_, seen, _| async move {
             seen.started.notify_one();
-            std::future::pending::<Answer>().await
+            std::future::pending::<MethodResult>().await
         })
         .unwrap();
     module
         .register_async_method("panic", |_, _, _| async {
             let empty: Vec<Json> = Vec::new();
-            Answer::Ok(empty[0].clone()) // out of bounds: a panic for the test
+            MethodResult::Ok(empty[0].clone()) // out of bounds: a panic for the test
         })
         .unwrap();
     module
@@ -52,18 +52,18 @@ fn connect(items: usize, hung_up: fn() -> bool) -> Host {
                 peer.notify("n", n).await;
                 seen.sent.fetch_add(1, Ordering::Relaxed);
             }
-            Answer::Ok(json!("done"))
+            MethodResult::Ok(json!("done"))
         })
         .unwrap();
     module
         .register_async_method("quick", |_, _, _| async {
-            Answer::Ok(json!("x".repeat(100)))
+            MethodResult::Ok(json!("x".repeat(100)))
         })
         .unwrap();
     module
         .register_async_method("ask", |_, _, extensions| async move {
             let peer: Peer = extensions.get::<Peer>().unwrap().clone();
-            Answer::Ok(json!(peer.ask("question", json!({"a": 1})).await.ok()))
+            MethodResult::Ok(json!(peer.request("question", json!({"a": 1})).await.ok()))
         })
         .unwrap();
     let served = tokio::spawn(serve(
@@ -73,7 +73,7 @@ fn connect(items: usize, hung_up: fn() -> bool) -> Host {
         hung_up,
         std::future::pending(),
     ));
-    Host {
+    TestHost {
         send,
         receive,
         served,
@@ -81,7 +81,7 @@ fn connect(items: usize, hung_up: fn() -> bool) -> Host {
     }
 }
 
-impl Host {
+impl TestHost {
     async fn send(&self, message: Json) {
         self.put(Inbound::Body(message.to_string().into_bytes()))
             .await;
@@ -132,12 +132,12 @@ async fn initialize_comes_first_and_once() {
     host.call(5, "forever").await;
     assert_eq!(host.code().await, (json!(5), -32600));
     host.send(json!({"jsonrpc": "2.0", "method": "exit"})).await;
-    assert_eq!(host.served.await.unwrap(), Ended::Orderly);
+    assert_eq!(host.served.await.unwrap(), ExitKind::Orderly);
 }
 
 #[tokio::test]
 async fn an_invalid_message_is_refused_and_the_connection_stays_open() {
-    let mut host = Host::ready(8).await;
+    let mut host = TestHost::ready(8).await;
     host.put(Inbound::Malformed("odd".into())).await;
     assert_eq!(host.code().await, (Json::Null, -32700));
     host.put(Inbound::Body(b"{".to_vec())).await;
@@ -167,7 +167,7 @@ async fn an_invalid_message_is_refused_and_the_connection_stays_open() {
 
 #[tokio::test]
 async fn cancelling_answers_at_once() {
-    let mut host = Host::ready(8).await;
+    let mut host = TestHost::ready(8).await;
     host.call(1, "forever").await;
     host.seen.started.notified().await;
     host.send(json!({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 1}}))
@@ -180,7 +180,7 @@ async fn cancelling_answers_at_once() {
 
 #[tokio::test]
 async fn too_many_requests_are_refused() {
-    let mut host = Host::ready(8).await;
+    let mut host = TestHost::ready(8).await;
     for id in 0..MAX_IN_FLIGHT as u32 {
         host.call(id, "forever").await;
     }
@@ -192,7 +192,7 @@ async fn too_many_requests_are_refused() {
 
 #[tokio::test]
 async fn order_is_kept_and_a_slow_reader_delays_the_method() {
-    let mut host = Host::ready(4).await;
+    let mut host = TestHost::ready(4).await;
     host.call(1, "flood").await;
     // More than enough turns of the only thread to send everything.
     for _ in 0..5000 {
@@ -211,7 +211,7 @@ async fn order_is_kept_and_a_slow_reader_delays_the_method() {
 
 #[tokio::test]
 async fn requests_to_the_host_are_answered_or_cancelled() {
-    let mut host = Host::ready(8).await;
+    let mut host = TestHost::ready(8).await;
     host.call(1, "ask").await;
     let question = host.receive().await;
     assert_eq!(question["method"], "question");
@@ -221,7 +221,7 @@ async fn requests_to_the_host_are_answered_or_cancelled() {
     // A response that is too large is still a response.
     host.call(3, "ask").await;
     let id = host.receive().await["id"].to_string();
-    let heading = Heading::Answer { id };
+    let heading = MessageHeader::Answer { id };
     let length = 1 << 30;
     host.put(Inbound::TooLarge { length, heading }).await;
     assert_eq!(host.receive().await["result"], Json::Null);
@@ -238,17 +238,17 @@ async fn requests_to_the_host_are_answered_or_cancelled() {
 
 #[tokio::test]
 async fn the_end_of_the_input_ends_the_connection() {
-    let host = Host::ready(8).await;
+    let host = TestHost::ready(8).await;
     host.call(1, "forever").await;
     drop(host.send);
-    assert_eq!(host.served.await.unwrap(), Ended::Abrupt);
+    assert_eq!(host.served.await.unwrap(), ExitKind::Abrupt);
 }
 
 /// Each of them is answered, and none may keep the connection from reading the end.
 #[tokio::test]
 async fn unread_refusals_do_not_block_the_connection() {
     for ends_with in ["exit", "the end of the input"] {
-        let host = Host::ready(4).await;
+        let host = TestHost::ready(4).await;
         for id in 0..1300 {
             host.call(id, "nothing").await;
         }
@@ -257,9 +257,9 @@ async fn unread_refusals_do_not_block_the_connection() {
         } else {
             drop(host.send);
         }
-        assert_eq!(host.served.await.unwrap(), Ended::Abrupt, "{ends_with}");
+        assert_eq!(host.served.await.unwrap(), ExitKind::Abrupt, "{ends_with}");
     }
-    let mut host = Host::ready(4).await;
+    let mut host = TestHost::ready(4).await;
     for id in 0..1300 {
         host.call(id, "nothing").await;
     }
@@ -281,12 +281,12 @@ async fn a_host_that_reads_nothing_and_disconnects_is_detected() {
         sent += 1;
         assert!(sent < 50_000, "what is not read has no bound");
     }
-    assert_eq!((&mut host.served).await.unwrap(), Ended::Abrupt);
+    assert_eq!((&mut host.served).await.unwrap(), ExitKind::Abrupt);
 }
 
 #[tokio::test]
 async fn unread_responses_count_as_active() {
-    let mut host = Host::ready(4).await;
+    let mut host = TestHost::ready(4).await;
     let all = MAX_IN_FLIGHT as u32 + 100;
     for id in 0..all {
         host.call(id, "quick").await;

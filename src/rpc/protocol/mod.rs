@@ -34,7 +34,7 @@ pub struct InitializeParams {
     /// The protocol version of the host.
     pub protocol_version: u32,
     /// Facts about the host.
-    pub host: Host,
+    pub host: HostInfo,
     /// What the host supports.
     #[serde(default)]
     pub capabilities: HostCapabilities,
@@ -195,13 +195,13 @@ impl From<PermissionDecision> for Permission {
 pub struct HostCapabilities {
     /// When the host executes its tools.
     #[serde(default)]
-    pub tools: HostTools,
+    pub tools: HostToolTiming,
 }
 
 /// When a host executes its tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "lowercase")]
-pub enum HostTools {
+pub enum HostToolTiming {
     /// Between turns: calls end a turn, and the next one contains the results.
     #[default]
     Between,
@@ -212,7 +212,7 @@ pub enum HostTools {
 /// Facts about a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Host {
+pub struct HostInfo {
     /// Its name, such as `pi`.
     pub name: String,
     /// Its version.
@@ -268,9 +268,9 @@ pub struct InitializeResult {
     /// Whether a host that can show cards should do so; see `surface` of `turn/start`.
     pub cards: bool,
     /// Commands to register, for `session/command`.
-    pub commands: Vec<CommandOffer>,
+    pub commands: Vec<SlashCommand>,
     /// Flags to register; their values are returned in `kept`.
-    pub flags: Vec<FlagOffer>,
+    pub flags: Vec<FlagSpec>,
     /// The tool to register for questions to the user, unless it is turned off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]

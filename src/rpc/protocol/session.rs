@@ -20,19 +20,19 @@ pub struct SessionParams {
 /// A command for the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
-pub struct CommandOffer {
+pub struct SlashCommand {
     /// Its name, without a slash.
     pub name: String,
     /// What it does.
     pub description: String,
     /// Possible arguments, if they are known.
-    pub arguments: Vec<CommandWord>,
+    pub arguments: Vec<CommandArgument>,
 }
 
 /// A possible argument of a command, for completion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
-pub struct CommandWord {
+pub struct CommandArgument {
     /// The argument.
     pub value: String,
     /// Its label.
@@ -44,7 +44,7 @@ pub struct CommandWord {
 /// A command-line flag of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
-pub struct FlagOffer {
+pub struct FlagSpec {
     /// Its name, without dashes.
     pub name: String,
     /// What it does.
@@ -68,7 +68,7 @@ pub enum FlagKind {
 /// process.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Kept {
+pub struct SavedChoices {
     /// The flags the host was started with, by name.
     #[serde(default)]
     #[ts(type = "Record<string, unknown>")]
@@ -105,7 +105,7 @@ pub struct SessionCommandParams {
     pub workspace: Option<String>,
     /// State the host keeps for the sidecar.
     #[serde(default)]
-    pub kept: Kept,
+    pub kept: SavedChoices,
     /// The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
@@ -183,7 +183,7 @@ pub struct QuestionNextResult {
     /// What to ask the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
-    pub put: Option<Put>,
+    pub put: Option<QuestionPrompt>,
     /// The result of the call, for the model.
     #[serde(default)]
     pub text: String,
@@ -196,7 +196,7 @@ pub struct QuestionNextResult {
 /// A question to display.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
-pub struct Put {
+pub struct QuestionPrompt {
     /// The question.
     pub title: String,
     /// The options; absent if the user enters text.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
-use super::{HostMessage, Kept, NativeTools};
+use super::{HostMessage, NativeTools, SavedChoices};
 
 /// `turn/start`: runs one turn. The answer is the result; `turn/event`s precede it.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
@@ -60,7 +60,7 @@ pub struct TurnStartParams {
     /// State the host keeps for the sidecar: it sets speed and mode unless the turn does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
-    pub kept: Option<Kept>,
+    pub kept: Option<SavedChoices>,
     /// Where the conversation is stored.
     #[serde(default)]
     #[ts(as = "Option<_>", optional)]

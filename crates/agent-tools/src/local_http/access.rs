@@ -1,8 +1,8 @@
 //! Access rules of the local server: pure functions of a request's head.
 
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use http::header::{AUTHORIZATION, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use secrecy::{ExposeSecret as _, SecretString};
 use subtle::ConstantTimeEq as _;
 
@@ -53,14 +53,13 @@ impl HttpError {
         }
     }
 
-    /// Returns the headers that clients need beside the status.
-    pub fn headers(self) -> HeaderMap {
-        let header = match self {
+    /// Returns the header that clients need beside the status, if any.
+    pub fn header(self) -> Option<(HeaderName, HeaderValue)> {
+        match self {
             Self::Unauthorized => Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
             Self::Busy => Some((RETRY_AFTER, HeaderValue::from_static("1"))),
             _ => None,
-        };
-        header.into_iter().collect()
+        }
     }
 }
 
@@ -68,7 +67,12 @@ impl HttpError {
 impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
         tracing::debug!(status = self.status().as_u16(), "http.rejected");
-        (self.status(), self.headers(), self.to_string()).into_response()
+        (
+            self.status(),
+            AppendHeaders(self.header()),
+            self.to_string(),
+        )
+            .into_response()
     }
 }
 

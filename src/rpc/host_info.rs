@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::protocol::Host;
+use super::protocol::HostInfo;
 
 /// pi's thinking levels; the last one was added later.
 const LEVELS: [&str; 7] = ["off", "minimal", "low", "medium", "high", "xhigh", "max"];
@@ -13,7 +13,7 @@ const MAX_SINCE: [u32; 3] = [0, 80, 6];
 const FOLDERS: usize = 4;
 
 /// Returns the thinking levels a host supports: those it reports, else those of its version of pi.
-pub(super) fn thinking_levels(host: &Host) -> Vec<String> {
+pub(super) fn thinking_levels(host: &HostInfo) -> Vec<String> {
     if !host.thinking_levels.is_empty() || host.name != "pi" {
         return host.thinking_levels.clone();
     }
@@ -23,7 +23,7 @@ pub(super) fn thinking_levels(host: &Host) -> Vec<String> {
 }
 
 /// Returns the version a host reports, else that of the package its program is in.
-pub(super) fn version(host: &Host) -> Option<String> {
+pub(super) fn version(host: &HostInfo) -> Option<String> {
     let program = || Path::new(host.program.as_deref()?).canonicalize().ok();
     host.version.clone().or_else(|| packaged(&program()?))
 }
@@ -50,7 +50,7 @@ fn numbers(version: &str) -> [u32; 3] {
 mod tests {
     use super::*;
 
-    fn host(version: &str) -> Host {
+    fn host(version: &str) -> HostInfo {
         let json = serde_json::json!({"name": "pi", "version": version});
         serde_json::from_value(json).unwrap()
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::protocol::{FlagKind, FlagOffer, Kept, TurnMode};
+use super::protocol::{FlagKind, FlagSpec, SavedChoices, TurnMode};
 use crate::config::parse;
 use agent::catalog::{Speed, SpeedPreferences};
 
@@ -11,8 +11,8 @@ pub(super) const NO_FAST: &str = "cursor-no-fast";
 pub(super) const MODE: &str = "cursor-mode";
 
 /// Returns the flags a host should register.
-pub(super) fn flags() -> Vec<FlagOffer> {
-    let offer = |name: &str, kind, description: &str| FlagOffer {
+pub(super) fn flags() -> Vec<FlagSpec> {
+    let offer = |name: &str, kind, description: &str| FlagSpec {
         name: name.into(),
         description: description.into(),
         kind,
@@ -43,7 +43,7 @@ pub(super) struct UnknownMode(String);
 
 /// A user's choices.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Controls {
+pub(super) struct UserChoices {
     /// The chosen speed.
     pub(super) wishes: SpeedPreferences,
     /// The mode of the flag.
@@ -71,10 +71,10 @@ impl TurnMode {
     }
 }
 
-impl Controls {
+impl UserChoices {
     /// Reads the state a host keeps for us. An entry may come from another version: invalid parts
     /// are ignored.
-    pub(super) fn read(kept: &Kept) -> Self {
+    pub(super) fn read(kept: &SavedChoices) -> Self {
         let on = |name: &str| match kept.flags.get(name) {
             Some(Json::Bool(on)) => *on,
             Some(Json::String(text)) => parse::switch(Some(text)).unwrap_or_default(),
@@ -136,8 +136,8 @@ impl Controls {
 mod tests {
     use super::*;
 
-    fn read(flags: Json, entry: Json) -> Controls {
-        Controls::read(&serde_json::from_value(json!({"flags": flags, "entry": entry})).unwrap())
+    fn read(flags: Json, entry: Json) -> UserChoices {
+        UserChoices::read(&serde_json::from_value(json!({"flags": flags, "entry": entry})).unwrap())
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
             json!({"fast": 1, "mode": "dream"}),
             json!({"fast": {"a": "x"}}),
         ] {
-            assert_eq!(read(json!({}), odd), Controls::default());
+            assert_eq!(read(json!({}), odd), UserChoices::default());
         }
     }
 
@@ -175,6 +175,6 @@ mod tests {
             read(json!({"cursor-fast": true}), entry.clone()).entry(),
             entry
         );
-        assert_eq!(Controls::default().entry(), json!({"fast": {}}));
+        assert_eq!(UserChoices::default().entry(), json!({"fast": {}}));
     }
 }

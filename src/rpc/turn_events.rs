@@ -65,13 +65,13 @@ pub(super) async fn log(peer: &Peer, level: LogLevel, message: &str) {
 }
 
 /// Asks the host whether a native tool may be executed. An error denies.
-pub(super) async fn permit(peer: Peer, turn_id: String, request: PermissionRequest) {
+pub(super) async fn request_permission(peer: Peer, turn_id: String, request: PermissionRequest) {
     let params = PermissionRequestParams {
         turn_id,
         tool: request.tool.name().to_owned(),
         subject: cleaned(request.subject),
     };
-    let answer = peer.ask("permission/request", params).await;
+    let answer = peer.request("permission/request", params).await;
     let decision = answer
         .ok()
         .and_then(|answer| serde_json::from_value::<PermissionRequestResult>(answer).ok())
@@ -91,7 +91,7 @@ pub(super) async fn call_host_tool(peer: Peer, turn_id: String, mut call: HostCa
         biased;
         // Dropping the request cancels it.
         () = call.voided() => return,
-        answer = peer.ask("tool/call", params) => answer,
+        answer = peer.request("tool/call", params) => answer,
     };
     call.answer(match answer {
         Ok(answer) => match serde_json::from_value::<ToolCallResult>(answer.clone()) {

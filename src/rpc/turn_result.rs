@@ -6,7 +6,7 @@ use agent::turn::usage::{Basis, Tokens};
 use foundation::presentable;
 
 /// Returns the result of a turn, with its cost at the host's rates.
-pub(super) fn ended(stop: Stop, tokens: Tokens, rates: Rates) -> TurnStartResult {
+pub(super) fn to_result(stop: Stop, tokens: Tokens, rates: Rates) -> TurnStartResult {
     let (stop_reason, error_message) = match stop {
         Stop::Finished => (StopReason::Stop, None),
         Stop::ToolUse => (StopReason::ToolUse, None),
@@ -29,8 +29,8 @@ pub(super) fn ended(stop: Stop, tokens: Tokens, rates: Rates) -> TurnStartResult
 }
 
 /// Returns the result of a turn that ended before anything was sent.
-pub(super) fn unsent(stop: Stop) -> TurnStartResult {
-    ended(stop, Tokens::default(), Rates::default())
+pub(super) fn not_started(stop: Stop) -> TurnStartResult {
+    to_result(stop, Tokens::default(), Rates::default())
 }
 
 fn cost(tokens: &Tokens, rates: Rates) -> TurnCost {
@@ -64,11 +64,11 @@ mod tests {
             cache_read: 0.5,
             cache_write: 9.0,
         };
-        let cost = ended(Stop::Finished, tokens, rates).usage.cost;
+        let cost = to_result(Stop::Finished, tokens, rates).usage.cost;
         assert_eq!(
             (cost.input, cost.cache_read, cost.total),
             (0.002, 1.0, 1.002)
         );
-        assert_eq!(unsent(Stop::Aborted).usage.cost, TurnCost::default());
+        assert_eq!(not_started(Stop::Aborted).usage.cost, TurnCost::default());
     }
 }

@@ -12,7 +12,7 @@ pub(super) const BEGINNING: u64 = 4096;
 
 /// The kind and id of a message. Ids are JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heading {
+pub enum MessageHeader {
     /// A request.
     Request {
         /// Its id.
@@ -27,10 +27,10 @@ pub enum Heading {
     },
 }
 
-impl Heading {
+impl MessageHeader {
     /// Reads the start of a message, and no more than needed.
     pub(super) fn read(input: impl Read) -> Option<Self> {
-        let mut seen = Seen::default();
+        let mut seen = PeekVisitor::default();
         // The input ends in the middle, which is an error; what was read by then counts.
         let _ = serde_json::Deserializer::from_reader(input).deserialize_map(&mut seen);
         let id = seen.id.filter(|id| !id.is_null())?.to_string();
@@ -42,13 +42,13 @@ impl Heading {
 }
 
 #[derive(Default)]
-struct Seen {
+struct PeekVisitor {
     id: Option<Json>,
     method: Option<String>,
     answered: bool,
 }
 
-impl<'de> Visitor<'de> for &mut Seen {
+impl<'de> Visitor<'de> for &mut PeekVisitor {
     type Value = ();
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -72,15 +72,15 @@ impl<'de> Visitor<'de> for &mut Seen {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::io;
 
     use super::*;
 
     /// Returns its bytes and fails the test if more are read.
-    struct Only<'a>(&'a [u8]);
+    pub(in crate::rpc) struct ExactBytes<'a>(pub(in crate::rpc) &'a [u8]);
 
-    impl Read for Only<'_> {
+    impl Read for ExactBytes<'_> {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
             assert!(!self.0.is_empty(), "waits for what may never come");
             self.0.read(into)
@@ -89,8 +89,8 @@ mod tests {
 
     #[test]
     fn a_request_is_identified_before_its_parameters() {
-        let asked = |text: &str| match Heading::read(Only(text.as_bytes())) {
-            Some(Heading::Request { id, method }) => format!("{id} {method}"),
+        let asked = |text: &str| match MessageHeader::read(ExactBytes(text.as_bytes())) {
+            Some(MessageHeader::Request { id, method }) => format!("{id} {method}"),
             other => panic!("{text}: {other:?}"),
         };
         let ours = r#"{"jsonrpc":"2.0","id":7,"method":"turn/start","#;
@@ -105,8 +105,12 @@ mod tests {
             r#"{"id":3,"result":"#,
             r#"{"jsonrpc":"2.0","id":3,"error":"#,
         ] {
-            let wanted = Heading::Answer { id: "3".into() };
-            assert_eq!(Heading::read(Only(text.as_bytes())), Some(wanted), "{text}");
+            let wanted = MessageHeader::Answer { id: "3".into() };
+            assert_eq!(
+                MessageHeader::read(ExactBytes(text.as_bytes())),
+                Some(wanted),
+                "{text}"
+            );
         }
     }
 
@@ -122,7 +126,7 @@ mod tests {
             r#"{"id":1,"method":7}"#,
             r#"{"result":1,"id":1}"#,
         ] {
-            assert_eq!(Heading::read(text.as_bytes()), None, "{text}");
+            assert_eq!(MessageHeader::read(text.as_bytes()), None, "{text}");
         }
     }
 }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use super::controls::{self, Controls};
 use super::methods::{Context, report};
 use super::models::ListFreshness;
 use super::protocol::*;
+use super::user_choices::{self, UserChoices};
 use agent::catalog::{HostModels, ListSource, ModelList, ResolvedSpeed, Speed, SpeedSource};
 use agent::turn::{Bridging, Policy, Surface};
 use agent_tools::bridge::tool_set::{BuiltinTools, HostTool};
@@ -22,13 +22,13 @@ const TOOLS: &str = "cursor-tools";
 const TRUST: &str = "cursor-trust";
 
 /// Returns the commands a host should register.
-pub(super) fn offered() -> Vec<CommandOffer> {
-    let word = |(value, description): &(&str, &str)| CommandWord {
+pub(super) fn specs() -> Vec<SlashCommand> {
+    let word = |(value, description): &(&str, &str)| CommandArgument {
         value: (*value).into(),
         label: (*value).into(),
         description: (*description).into(),
     };
-    let offer = |name: &str, description: &str, words: &[(&str, &str)]| CommandOffer {
+    let offer = |name: &str, description: &str, words: &[(&str, &str)]| SlashCommand {
         name: name.into(),
         description: description.into(),
         arguments: words.iter().map(word).collect(),
@@ -96,11 +96,11 @@ pub(super) async fn run(context: &Context, params: SessionCommandParams) -> Sess
         _ => ListFreshness::Current,
     };
     let mut listing = context.listing(params.api_key.as_deref(), newness).await;
-    let before = Controls::read(&params.kept);
+    let before = UserChoices::read(&params.kept);
     let mut command = CommandContext {
         context,
         rows: context.models.host_models(&mut listing),
-        controls: before.clone(),
+        choices: before.clone(),
         params: &params,
     };
     let notice = match params.command.as_deref() {
@@ -120,7 +120,7 @@ pub(super) async fn run(context: &Context, params: SessionCommandParams) -> Sess
         message,
         level,
         status: command.status(),
-        entry: (command.controls != before).then(|| command.controls.entry()),
+        entry: (command.choices != before).then(|| command.choices.entry()),
         models: context.models.changed_models(&command.rows),
     }
 }
@@ -130,7 +130,7 @@ struct CommandContext<'a> {
     context: &'a Context,
     params: &'a SessionCommandParams,
     rows: HostModels,
-    controls: Controls,
+    choices: UserChoices,
 }
 
 impl CommandContext<'_> {
@@ -140,7 +140,7 @@ impl CommandContext<'_> {
         let decided = self
             .context
             .models
-            .resolve_speed(&found, &self.controls.wishes)?;
+            .resolve_speed(&found, &self.choices.wishes)?;
         Some((found.model.base_id().to_owned(), decided))
     }
 
@@ -158,7 +158,7 @@ impl CommandContext<'_> {
     fn status(&self) -> Option<String> {
         self.params.model.as_ref()?;
         let fast = self.speed().is_some_and(|(_, now)| now.speed.is_fast());
-        let plan = self.controls.mode() == Ok(TurnMode::Plan);
+        let plan = self.choices.mode() == Ok(TurnMode::Plan);
         let parts: Vec<&str> = [(fast, "fast"), (plan, "plan")]
             .into_iter()
             .filter_map(|(on, name)| on.then_some(name))
@@ -172,9 +172,9 @@ impl CommandContext<'_> {
         let model = self.params.model.as_deref()?;
         let mut all: Vec<Notice> = listing.warnings.iter().map(warning).collect();
         all.extend(self.vanished(model, listing).map(warning));
-        let mode = self.controls.mode().err();
+        let mode = self.choices.mode().err();
         all.extend(mode.map(|unknown| error(unknown.to_string())));
-        if self.controls.wishes.run == Some(Speed::Fast) && self.speed().is_none() {
+        if self.choices.wishes.run == Some(Speed::Fast) && self.speed().is_none() {
             all.push(info(self.never_fast()));
         }
         all.retain(|(text, _)| self.context.shown_notices.first(text));
@@ -225,8 +225,8 @@ impl CommandContext<'_> {
         };
         if now.source == SpeedSource::Run {
             let flag = match now.speed {
-                Speed::Fast => controls::FAST,
-                Speed::Normal => controls::NO_FAST,
+                Speed::Fast => user_choices::FAST,
+                Speed::Normal => user_choices::NO_FAST,
             };
             return info(format!("--{flag} decides for this run"));
         }
@@ -245,12 +245,12 @@ impl CommandContext<'_> {
         }
         let state = if wanted.is_fast() { "on" } else { "off" };
         let notice = info(format!("Fast mode {state} for {base}"));
-        self.controls.wishes.session.insert(base, wanted);
+        self.choices.wishes.session.insert(base, wanted);
         notice
     }
 
     fn mode(&mut self) -> Notice {
-        let now = match self.controls.mode() {
+        let now = match self.choices.mode() {
             Ok(now) => now.name(),
             Err(unknown) => return error(unknown.to_string()),
         };
@@ -263,10 +263,10 @@ impl CommandContext<'_> {
         let Some(wanted) = TurnMode::parse(wanted) else {
             return warning(format!("/{MODE} takes agent or plan, not {wanted:?}"));
         };
-        if self.controls.mode_is_forced() {
-            return info(format!("--{} decides for this run", controls::MODE));
+        if self.choices.mode_is_forced() {
+            return info(format!("--{} decides for this run", user_choices::MODE));
         }
-        self.controls.choose_mode(wanted);
+        self.choices.choose_mode(wanted);
         info(format!(
             "Cursor works in {} mode from the next turn on",
             wanted.name()
@@ -324,10 +324,7 @@ impl CommandContext<'_> {
     /// Returns who executes native tools, and why the others are not executed.
     fn own_tools(&self, policy: &Policy) -> Vec<String> {
         let active = HostToolSet::named(self.params.tools.iter().map(String::as_str));
-        let plan_mode = self
-            .controls
-            .mode()
-            .is_ok_and(|mode| mode == TurnMode::Plan);
+        let plan_mode = self.choices.mode().is_ok_and(|mode| mode == TurnMode::Plan);
         let stated = self.context.native_tools();
         let decisions = ToolDecisions::new(&policy.native, &stated, &active, plan_mode);
         let host = self.host();

@@ -8,7 +8,7 @@ const ENOUGH: u64 = 16 * 1024;
 
 /// Raises the limit as far as needed or allowed. With a lower one the sidecar works until it is
 /// reached.
-pub(super) fn make_room() {
+pub(super) fn raise() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = maximum.map_or(ENOUGH, |most| most.min(ENOUGH));
     if current.is_none_or(|now| now >= wanted) {

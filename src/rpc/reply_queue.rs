@@ -1,4 +1,4 @@
-//! Replies of the connection itself, such as refusals. They are queued for a host that does not
+//! ReplyQueue of the connection itself, such as refusals. They are queued for a host that does not
 //! read, so that its `exit` and its end are still seen after thousands of them.
 
 use tokio::sync::mpsc;
@@ -13,21 +13,21 @@ const BOUNDS: Bounds = Bounds {
     bytes: 1024 * 1024,
 };
 /// How often to check that the host is alive while reading is stopped.
-const LOOK: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The host is gone and left replies unread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Unread;
+pub(super) struct HostGone;
 
 /// The queue of replies.
-pub(super) struct Replies {
+pub(super) struct ReplyQueue {
     out: Sender<Vec<u8>>,
     waiting: Sender<Vec<u8>>,
     task: AbortOnDropHandle<()>,
     hung_up: fn() -> bool,
 }
 
-impl Replies {
+impl ReplyQueue {
     /// Returns a queue that sends to `out`.
     pub(super) fn new(out: Sender<Vec<u8>>, hung_up: fn() -> bool) -> Self {
         let (waiting, inbox) = queue(BOUNDS);
@@ -40,7 +40,7 @@ impl Replies {
     }
 
     /// Sends a reply now, or queues it. Waits only when the queue is full.
-    pub(super) async fn send(&self, reply: Vec<u8>) -> Result<(), Unread> {
+    pub(super) async fn send(&self, reply: Vec<u8>) -> Result<(), HostGone> {
         if let Some(room) = self.out.try_reserve(reply.len()) {
             room.put(reply);
             return Ok(());
@@ -50,12 +50,12 @@ impl Replies {
             room = self.waiting.reserve(reply.len()) => room,
             () = self.gone() => None,
         };
-        room.ok_or(Unread)?.put(reply);
+        room.ok_or(HostGone)?.put(reply);
         Ok(())
     }
 
     async fn gone(&self) {
-        let mut look = tokio::time::interval(LOOK);
+        let mut look = tokio::time::interval(CHECK_INTERVAL);
         while !(self.hung_up)() {
             look.tick().await;
         }
