@@ -16,6 +16,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::missing_panics_doc,
+    clippy::new_without_default,
     missing_docs
 )]
 

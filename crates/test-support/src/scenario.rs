@@ -79,7 +79,7 @@ impl Steps {
         Self::default()
     }
 
-    /// Appends any step; `docs/simulator.md` lists them.
+    /// Appends any step; `cursor-sim/src/scenario/step.rs` lists them.
     pub fn step(mut self, step: Json) -> Self {
         self.0.push(inline(&step));
         self
