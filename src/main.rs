@@ -113,11 +113,11 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
         .thread_keep_alive(std::time::Duration::from_secs(2))
         .enable_all()
         .build()?;
-    let leash = ChildReaper::new();
+    let reaper = ChildReaper::new();
     let code = runtime.block_on(async {
         match command {
             Command::Reaper => reaper::hold(),
-            Command::Stdio => match rpc::serve(home, leash.clone()).await? {
+            Command::Stdio => match rpc::serve(home, reaper.clone()).await? {
                 rpc::Ended::Orderly => {}
                 // As in LSP: exiting without a `shutdown` request is an error.
                 rpc::Ended::Abrupt => return anyhow::Ok(ExitCode::FAILURE),
@@ -127,7 +127,7 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
                 Verdict::Breaks => return Ok(ExitCode::FAILURE),
             },
             Command::Gateway(gateway) => gateway.run(home).await?,
-            Command::Ask(ask) => ask.run(home, leash.clone()).await?,
+            Command::Ask(ask) => ask.run(home, reaper.clone()).await?,
             Command::Models(models) => models.run(home).await?,
             Command::Login(login) => login.run(home).await?,
             Command::Logout(logout) => logout.run(home)?,
@@ -137,7 +137,7 @@ fn run(command: Command, home: Option<std::path::PathBuf>) -> anyhow::Result<Exi
         }
         Ok(ExitCode::SUCCESS)
     });
-    leash.end_all();
+    reaper.end_all();
     // Do not wait for tasks that are still running, because their results are not needed.
     runtime.shutdown_background();
     code

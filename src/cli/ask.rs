@@ -99,7 +99,7 @@ fn parse_model(text: &str) -> Result<Model, String> {
 
 impl Ask {
     /// Sends the prompt and prints the answer.
-    pub async fn run(self, home: Option<PathBuf>, leash: ChildReaper) -> Result<(), AskError> {
+    pub async fn run(self, home: Option<PathBuf>, reaper: ChildReaper) -> Result<(), AskError> {
         let env = |name: &str| std::env::var(name).ok();
         let (backend, _) = Backend::from_env(&env, home.as_deref())?;
         misread::log_all(home.as_deref());
@@ -137,7 +137,7 @@ impl Ask {
             done: Default::default(),
         };
         let state = place::state_dir(&env, home.as_deref());
-        let library = Arc::new(ConfigCache::new(home.clone(), leash).with_state(state));
+        let library = Arc::new(ConfigCache::new(home.clone(), reaper).with_state(state));
         let facts = RunContext {
             workspace,
             home,
@@ -189,11 +189,11 @@ impl Ask {
             tracing::warn!("{notice}");
         }
         spec.offers = settings.servers.offers(0);
-        let bench = Arc::new(ShellSession::new(library.leash().clone()));
+        let bench = Arc::new(ShellSession::new(library.reaper().clone()));
         let occasion = HookContext {
             workspace: facts.workspace.clone(),
             home: facts.home.clone(),
-            bench: Arc::clone(&bench),
+            shell_session: Arc::clone(&bench),
             conversation: spec.conversation_id.clone(),
             model: spec.model.id.clone(),
         };

@@ -152,10 +152,10 @@ impl Desk {
         }
         let session = self.sessions.enter(&name, self.most_parked, |last| {
             // The gateway executes nothing, so there are no processes to watch.
-            let leash = ChildReaper::default();
+            let reaper = ChildReaper::default();
             match self.store.clone().filter(|_| keep == Keep::Disk) {
-                Some(store) => Session::start_after(last, Some((store, name.clone())), leash),
-                None => Session::start_unkept(last, &name, leash),
+                Some(store) => Session::start_after(last, Some((store, name.clone())), reaper),
+                None => Session::start_unkept(last, &name, reaper),
             }
         });
         self.parked.forget(&name);

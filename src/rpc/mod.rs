@@ -60,7 +60,7 @@ pub enum ServeError {
 }
 
 /// Serves one host.
-pub async fn serve(home: Option<PathBuf>, leash: ChildReaper) -> Result<Ended, ServeError> {
+pub async fn serve(home: Option<PathBuf>, reaper: ChildReaper) -> Result<Ended, ServeError> {
     files::make_room();
     let stdio::Stdio {
         inbound,
@@ -69,7 +69,7 @@ pub async fn serve(home: Option<PathBuf>, leash: ChildReaper) -> Result<Ended, S
     } = stdio::start()?;
     let (host_process, host) = watch::channel(None);
     let state = place::state_dir(&|name: &str| std::env::var(name).ok(), home.as_deref());
-    let library = Arc::new(ConfigCache::new(home.clone(), leash).with_state(state));
+    let library = Arc::new(ConfigCache::new(home.clone(), reaper).with_state(state));
     let misread = misread::log_all(home.as_deref());
     let module = methods::register(methods::Context {
         misread,

@@ -377,7 +377,7 @@ impl Turns {
     /// Returns the session of a turn. A side turn gets a new session that is not stored.
     fn session(&self, params: &TurnStartParams, home: Option<&Path>) -> Session {
         if params.kind == TurnKind::Side {
-            return Session::start(None, self.library.leash().clone());
+            return Session::start(None, self.library.reaper().clone());
         }
         self.enter(&params.session_id, home)
     }
@@ -389,7 +389,7 @@ impl Turns {
         let waiting = self.policy().most_parked;
         self.sessions.enter(name, waiting, |last| {
             let store = store.map(|store| (store, name.to_owned()));
-            Session::start_after(last, store, self.library.leash().clone())
+            Session::start_after(last, store, self.library.reaper().clone())
         })
     }
 

@@ -158,16 +158,6 @@ impl NativeTool {
     }
 }
 
-/// Whether the user allowed something that is refused by default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Leave {
-    /// It is refused.
-    #[default]
-    Refused,
-    /// The user allowed it.
-    Allowed,
-}
-
 /// What the user's settings say about native tools.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolPolicy {
@@ -177,10 +167,10 @@ pub struct ToolPolicy {
     pub overrides: BTreeMap<NativeTool, ExecutedBy>,
     /// Tools that are refused in every mode.
     pub denied: BTreeSet<NativeTool>,
-    /// Writes and deletes outside the workspace.
-    pub outside_writes: Leave,
-    /// Fetching from this machine and from private networks.
-    pub private_fetch: Leave,
+    /// Whether files outside the workspace may be written and deleted.
+    pub allow_outside_writes: bool,
+    /// Whether pages of this machine and of private networks may be fetched.
+    pub allow_private_fetch: bool,
     /// Paths that are not changed.
     pub protected_paths: ProtectedPaths,
     /// Paths that are neither read nor changed.
@@ -258,22 +248,22 @@ impl ToolPolicy {
                 }
             }
         }
-        let leaves = [
-            ("0", Leave::Refused),
-            ("off", Leave::Refused),
-            ("false", Leave::Refused),
-            ("1", Leave::Allowed),
-            ("on", Leave::Allowed),
-            ("true", Leave::Allowed),
+        let switches = [
+            ("0", false),
+            ("off", false),
+            ("false", false),
+            ("1", true),
+            ("on", true),
+            ("true", true),
         ];
-        let mut leave = |name| settings::choose(env, name, &leaves, Leave::Refused, &mut warnings);
-        let (outside_writes, private_fetch) = (leave(OUTSIDE), leave(PRIVATE));
+        let mut allows = |name| settings::choose(env, name, &switches, false, &mut warnings);
+        let (allow_outside_writes, allow_private_fetch) = (allows(OUTSIDE), allows(PRIVATE));
         let policy = Self {
             mode,
             overrides,
             denied,
-            outside_writes,
-            private_fetch,
+            allow_outside_writes,
+            allow_private_fetch,
             protected_paths: ProtectedPaths::from_env(env, &mut warnings),
             secret_paths: SecretPaths::from_env(env),
         };
@@ -315,7 +305,7 @@ mod tests {
     fn the_default_leaves_the_mode_to_the_host_and_keeps_to_the_workspace() {
         assert_eq!(read(&[]), (ToolPolicy::default(), Vec::new()));
         assert_eq!(ToolPolicy::default().mode, None);
-        assert_eq!(ToolPolicy::default().outside_writes, Leave::Refused);
+        assert!(!ToolPolicy::default().allow_outside_writes);
     }
 
     #[test]
@@ -332,8 +322,8 @@ mod tests {
             policy.denied,
             BTreeSet::from([NativeTool::Write, NativeTool::Shell])
         );
-        assert_eq!(policy.outside_writes, Leave::Allowed);
-        assert_eq!(policy.private_fetch, Leave::Allowed);
+        assert!(policy.allow_outside_writes);
+        assert!(policy.allow_private_fetch);
     }
 
     #[test]
