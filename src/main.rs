@@ -114,18 +114,18 @@ fn run(command: CliCommand, config: Arc<Config>) -> anyhow::Result<ExitCode> {
         .thread_keep_alive(std::time::Duration::from_secs(2))
         .enable_all()
         .build()?;
-    let leash = ChildReaper::new();
+    let reaper = ChildReaper::new();
     let code = runtime.block_on(async {
         match command {
             CliCommand::Reaper => reaper::hold(),
-            CliCommand::Stdio => match rpc::serve(config, leash.clone()).await? {
+            CliCommand::Stdio => match rpc::serve(config, reaper.clone()).await? {
                 rpc::ExitKind::Orderly => {}
                 // As in LSP: exiting without a `shutdown` request is an error.
                 rpc::ExitKind::Abrupt => return anyhow::Ok(ExitCode::FAILURE),
             },
             CliCommand::Schema(schema) => schema.run()?,
             CliCommand::Gateway(gateway) => gateway.run(config).await?,
-            CliCommand::Ask(ask) => ask.run(&config, leash.clone()).await?,
+            CliCommand::Ask(ask) => ask.run(&config, reaper.clone()).await?,
             CliCommand::Models(models) => models.run(&config).await?,
             CliCommand::Login(login) => login.run(&config).await?,
             CliCommand::Logout(logout) => logout.run(&config)?,
@@ -135,7 +135,7 @@ fn run(command: CliCommand, config: Arc<Config>) -> anyhow::Result<ExitCode> {
         }
         Ok(ExitCode::SUCCESS)
     });
-    leash.end_all();
+    reaper.end_all();
     // Do not wait for tasks that are still running, because their results are not needed.
     runtime.shutdown_background();
     code

@@ -96,7 +96,7 @@ fn parse_model(text: &str) -> Result<Model, String> {
 
 impl AskCommand {
     /// Sends the prompt and prints the answer.
-    pub async fn run(self, config: &Config, leash: ChildReaper) -> Result<(), AskCommandError> {
+    pub async fn run(self, config: &Config, reaper: ChildReaper) -> Result<(), AskCommandError> {
         let backend = Backend::new(&config.client)?;
         config.log_warnings();
         let text = match self.prompt.as_str() {
@@ -132,7 +132,7 @@ impl AskCommand {
             rest: std::time::Duration::ZERO,
             done: Default::default(),
         };
-        let library = ConfigCache::new(config.home.clone(), leash);
+        let library = ConfigCache::new(config.home.clone(), reaper);
         let library = Arc::new(library.with_state(config.state_dir.clone()));
         let facts = RunContext {
             workspace,
@@ -184,11 +184,11 @@ impl AskCommand {
             tracing::warn!("{notice}");
         }
         spec.offers = settings.servers.offers(0);
-        let bench = Arc::new(ShellSession::new(library.leash().clone()));
+        let bench = Arc::new(ShellSession::new(library.reaper().clone()));
         let occasion = HookContext {
             workspace: facts.workspace.clone(),
             home: facts.home.clone(),
-            bench: Arc::clone(&bench),
+            shell_session: Arc::clone(&bench),
             conversation: spec.conversation_id.clone(),
             model: spec.model.id.clone(),
         };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use agent_tools::cursor_config::sources::{ProjectTrust, SOURCES, SourceFilter};
-use agent_tools::policy::{ExecutedBy, Leave, MODES, NativeTool, ToolPolicy};
+use agent_tools::policy::{ExecutedBy, MODES, NativeTool, ToolPolicy};
 use agent_tools::workspace::protected_paths::ProtectedPaths;
 use agent_tools::workspace::secret_paths::SecretPaths;
 
@@ -25,14 +25,8 @@ const TRUST: &str = "PI_CURSOR_TRUST_PROJECT";
 pub(super) fn policy(reader: &mut SettingReader<'_>, secret_paths: SecretPaths) -> ToolPolicy {
     let (mode, overrides) = modes(reader);
     let denied = denied(reader);
-    let mut permission = |name| {
-        if reader.switch(name) {
-            Leave::Allowed
-        } else {
-            Leave::Refused
-        }
-    };
-    let (outside_writes, private_fetch) = (permission(OUTSIDE), permission(PRIVATE));
+    let allow_outside_writes = reader.switch(OUTSIDE);
+    let allow_private_fetch = reader.switch(PRIVATE);
     let (protected_paths, invalid) =
         ProtectedPaths::parse(reader.values.get(PROTECTED).unwrap_or_default());
     for part in invalid {
@@ -42,8 +36,8 @@ pub(super) fn policy(reader: &mut SettingReader<'_>, secret_paths: SecretPaths) 
         mode,
         overrides,
         denied,
-        outside_writes,
-        private_fetch,
+        allow_outside_writes,
+        allow_private_fetch,
         protected_paths,
         secret_paths,
     }
@@ -186,7 +180,7 @@ mod tests {
     fn the_default_leaves_the_mode_to_the_host_and_keeps_to_the_workspace() {
         assert_eq!(read(&[]), (ToolPolicy::default(), Vec::new()));
         assert_eq!(ToolPolicy::default().mode, None);
-        assert_eq!(ToolPolicy::default().outside_writes, Leave::Refused);
+        assert!(!ToolPolicy::default().allow_outside_writes);
     }
 
     #[test]
@@ -203,8 +197,8 @@ mod tests {
             policy.denied,
             BTreeSet::from([NativeTool::Write, NativeTool::Shell])
         );
-        assert_eq!(policy.outside_writes, Leave::Allowed);
-        assert_eq!(policy.private_fetch, Leave::Allowed);
+        assert!(policy.allow_outside_writes);
+        assert!(policy.allow_private_fetch);
     }
 
     #[test]

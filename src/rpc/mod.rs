@@ -61,7 +61,7 @@ pub enum ServeError {
 }
 
 /// Serves one host.
-pub async fn serve(config: Arc<Config>, leash: ChildReaper) -> Result<ExitKind, ServeError> {
+pub async fn serve(config: Arc<Config>, reaper: ChildReaper) -> Result<ExitKind, ServeError> {
     file_limit::raise();
     let stdio::Stdio {
         inbound,
@@ -69,7 +69,8 @@ pub async fn serve(config: Arc<Config>, leash: ChildReaper) -> Result<ExitKind, 
         written,
     } = stdio::start()?;
     let (host_process, host) = watch::channel(None);
-    let library = ConfigCache::new(config.home.clone(), leash).with_state(config.state_dir.clone());
+    let library =
+        ConfigCache::new(config.home.clone(), reaper).with_state(config.state_dir.clone());
     let library = Arc::new(library);
     config.log_warnings();
     let module = methods::register(methods::Context {

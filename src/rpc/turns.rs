@@ -86,7 +86,7 @@ async fn abandon(ticket: TurnTicket, stop: Stop) -> TurnStartResult {
 impl Turns {
     /// Returns the turns of a host that has none yet.
     pub(super) fn new(library: Arc<ConfigCache>, config: Arc<Config>) -> Self {
-        let sessions = session_options(&config, library.leash().clone());
+        let sessions = session_options(&config, library.reaper().clone());
         Self {
             config,
             library,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use agent_tools::policy::{Leave, ToolPolicy};
+use agent_tools::policy::ToolPolicy;
 use serde_json::{Map, Value as Json, json};
 use sha2::Digest as _;
 use tempfile::TempDir;
@@ -572,7 +572,7 @@ async fn fetches_compare_equal() {
         step.step = serde_json::from_str(&text).unwrap();
     }
     let policy = ToolPolicy {
-        private_fetch: Leave::Allowed,
+        allow_private_fetch: true,
         ..ToolPolicy::default()
     };
     compare_steps("fetch", steps, policy, Some(&pages)).await;

@@ -376,18 +376,18 @@ fn signal(id: i32, signal: Signal) {
 }
 
 /// Returns the id of the process that ends the others when the sidecar dies.
-fn leash(sidecar: i32) -> i32 {
-    let is_leash = |id: &i32| {
+fn reaper(sidecar: i32) -> i32 {
+    let is_reaper = |id: &i32| {
         let line = std::fs::read_to_string(format!("/proc/{id}/cmdline"));
-        line.is_ok_and(|line| line.starts_with("cursor-leash\0"))
+        line.is_ok_and(|line| line.starts_with("cursor-reaper\0"))
     };
-    children(sidecar).into_iter().find(is_leash).unwrap()
+    children(sidecar).into_iter().find(is_reaper).unwrap()
 }
 
 #[test]
 fn what_a_killed_sidecar_ran_ends_with_it() {
     let mut busy = busy(|sidecar| {
-        let environment = std::fs::read(format!("/proc/{}/environ", leash(sidecar)));
+        let environment = std::fs::read(format!("/proc/{}/environ", reaper(sidecar)));
         assert_eq!(environment.unwrap(), b"", "it needs no secrets");
     });
     busy.talk.host.kill();
@@ -400,7 +400,7 @@ fn what_a_killed_sidecar_ran_ends_with_it() {
 #[test]
 fn a_lost_reaper_is_replaced_and_sent_everything() {
     let mut busy = busy(|sidecar| {
-        let lost = leash(sidecar);
+        let lost = reaper(sidecar);
         signal(lost, Signal::KILL);
         until(|| (!is_running(lost)).then_some(()));
     });

@@ -157,16 +157,6 @@ impl NativeTool {
     }
 }
 
-/// Whether the user allowed something that is refused by default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Leave {
-    /// It is refused.
-    #[default]
-    Refused,
-    /// The user allowed it.
-    Allowed,
-}
-
 /// What the user's settings say about native tools.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolPolicy {
@@ -176,10 +166,10 @@ pub struct ToolPolicy {
     pub overrides: BTreeMap<NativeTool, ExecutedBy>,
     /// Tools that are refused in every mode.
     pub denied: BTreeSet<NativeTool>,
-    /// Writes and deletes outside the workspace.
-    pub outside_writes: Leave,
-    /// Fetching from this machine and from private networks.
-    pub private_fetch: Leave,
+    /// Whether files outside the workspace may be written and deleted.
+    pub allow_outside_writes: bool,
+    /// Whether pages of this machine and of private networks may be fetched.
+    pub allow_private_fetch: bool,
     /// Paths that are not changed.
     pub protected_paths: ProtectedPaths,
     /// Paths that are neither read nor changed.

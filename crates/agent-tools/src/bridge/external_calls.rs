@@ -17,7 +17,7 @@ use super::{Bridge, HostCall, HostResult, QueuedCall};
 use crate::prompts::tools;
 
 /// How many calls of one run the host handles concurrently; further calls wait.
-pub const MOST_IN_HAND: usize = 256;
+pub const MAX_CONCURRENT_CALLS: usize = 256;
 
 /// The callers' side: calls wait here for their results.
 pub struct ExternalCallSender {
@@ -62,11 +62,11 @@ pub enum ExternalCallError {
 
 /// Opens a gate for the tools of a bridge.
 pub fn open(bridge: Arc<Bridge>) -> ExternalCallReceiver {
-    let (sender, calls) = mpsc::channel(MOST_IN_HAND);
+    let (sender, calls) = mpsc::channel(MAX_CONCURRENT_CALLS);
     let gate = ExternalCallSender {
         bridge,
         calls: sender,
-        hands: Semaphore::new(MOST_IN_HAND),
+        hands: Semaphore::new(MAX_CONCURRENT_CALLS),
         over: CancellationToken::new(),
         address: OnceCell::new(),
     };
@@ -292,11 +292,11 @@ mod tests {
             async move { gate.call("pi__look", json!({ "n": n }), pending()).await }
         };
         let mut calls = Vec::new();
-        for n in 0..MOST_IN_HAND {
+        for n in 0..MAX_CONCURRENT_CALLS {
             waiting.spawn(call(&gate, n));
             calls.push(inlet.next().await);
         }
-        let mut next = std::pin::pin!(call(&gate, MOST_IN_HAND));
+        let mut next = std::pin::pin!(call(&gate, MAX_CONCURRENT_CALLS));
         assert!(next.as_mut().now_or_never().is_none(), "it waits");
         assert!(inlet.next().now_or_never().is_none(), "for a hand");
         calls.pop().unwrap().answer(text_result("one"));
@@ -306,7 +306,7 @@ mod tests {
         );
         let host = async {
             let call = inlet.next().await;
-            assert_eq!(call.arguments, json!({ "n": MOST_IN_HAND }));
+            assert_eq!(call.arguments, json!({ "n": MAX_CONCURRENT_CALLS }));
             call.answer(text_result("two"));
         };
         let (result, ()) = tokio::join!(next, host);
@@ -319,7 +319,7 @@ mod tests {
         let (mut inlet, gate) = inlet_with_an_hour();
         let mut calls = Vec::new();
         let mut waiting = tokio::task::JoinSet::new();
-        for _ in 0..MOST_IN_HAND {
+        for _ in 0..MAX_CONCURRENT_CALLS {
             let gate = Arc::clone(&gate);
             waiting.spawn(async move { gate.call("pi__look", Json::Null, pending()).await });
             calls.push(inlet.next().await);

@@ -50,9 +50,10 @@ pub fn result(args: &AskQuestionArgs, result: HostResult) -> AskQuestionResult {
     };
     let answered = result.verdict == Verdict::Done && !answers.is_empty();
     AskQuestionResult {
-        result: Some(match answered {
-            true => ask_question_result::Result::Success(AskQuestionSuccess { answers }),
-            false => ask_question_result::Result::Rejected(AskQuestionRejected { reason: text }),
+        result: Some(if answered {
+            ask_question_result::Result::Success(AskQuestionSuccess { answers })
+        } else {
+            ask_question_result::Result::Rejected(AskQuestionRejected { reason: text })
         }),
     }
 }

@@ -4,31 +4,19 @@
 
 use serde_json::{Map, Value as Json, json};
 
-/// Whether a schema was changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SchemaChange {
-    /// The schema is as the host sent it.
-    Not,
-    /// Parts of the schema were replaced.
-    Reduced,
-}
-
 /// References can be cyclic, so depth, references per path and total parts are limited.
 const DEEPEST: usize = 24;
 const MOST_REFERENCES: usize = 3;
 const MOST_PARTS: usize = 5_000;
 
 /// Returns a plain schema for arguments, which is always an object.
-pub fn reduced(schema: &Json) -> (Json, SchemaChange) {
+pub fn reduced(schema: &Json) -> (Json, bool) {
     let Json::Object(root) = schema else {
-        return (
-            json!({"type": "object", "properties": {}}),
-            SchemaChange::Not,
-        );
+        return (json!({"type": "object", "properties": {}}), false);
     };
     let mut reducer = SchemaReducer {
         root,
-        changed: SchemaChange::Not,
+        changed: false,
         parts: MOST_PARTS,
     };
     let mut plain = reducer.reduce(
@@ -46,7 +34,7 @@ pub fn reduced(schema: &Json) -> (Json, SchemaChange) {
             .as_array()
             .is_some_and(|types| types.contains(&json!("object")));
         let says = plain.get("properties").is_some() || root.is_empty();
-        if may_be || says || changed == SchemaChange::Reduced {
+        if may_be || says || changed {
             if let Json::Object(map) = &mut plain {
                 map.insert("type".into(), json!("object"));
                 map.entry("properties").or_insert_with(|| json!({}));
@@ -60,7 +48,7 @@ pub fn reduced(schema: &Json) -> (Json, SchemaChange) {
 
 struct SchemaReducer<'a> {
     root: &'a Map<String, Json>,
-    changed: SchemaChange,
+    changed: bool,
     parts: usize,
 }
 
@@ -77,7 +65,7 @@ impl SchemaReducer<'_> {
             return schema.clone();
         };
         if left.depth == 0 || self.parts == 0 {
-            self.changed = SchemaChange::Reduced;
+            self.changed = true;
             return json!({});
         }
         self.parts -= 1;
@@ -87,7 +75,7 @@ impl SchemaReducer<'_> {
         };
         let mut map = map.clone();
         if let Some(target) = map.remove("$ref") {
-            self.changed = SchemaChange::Reduced;
+            self.changed = true;
             let found = target.as_str().and_then(|path| resolve(path, self.root));
             if let (Some(Json::Object(found)), Some(references)) =
                 (found, left.references.checked_sub(1))
@@ -108,18 +96,18 @@ impl SchemaReducer<'_> {
             "dependentSchemas",
         ] {
             if map.remove(key).is_some() {
-                self.changed = SchemaChange::Reduced;
+                self.changed = true;
             }
         }
         if let Some(Json::Array(parts)) = map.remove("allOf") {
-            self.changed = SchemaChange::Reduced;
+            self.changed = true;
             for part in &parts {
                 merge(&mut map, self.reduce(part, left));
             }
         }
         for key in ["oneOf", "anyOf"] {
             if let Some(Json::Array(choices)) = map.remove(key) {
-                self.changed = SchemaChange::Reduced;
+                self.changed = true;
                 let choices: Vec<Json> = choices
                     .iter()
                     .map(|choice| self.reduce(choice, left))
@@ -272,7 +260,7 @@ mod tests {
 
     fn reduce_to(schema: Json) -> Json {
         let (plain, changed) = reduced(&schema);
-        assert_eq!(changed, SchemaChange::Reduced);
+        assert!(changed);
         let text = plain.to_string();
         for word in ["oneOf", "anyOf", "allOf", "$ref"] {
             assert!(!text.contains(word), "{text}");
@@ -285,10 +273,7 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"z": {"type": "string"}, "a": {"enum": [1, 2]}},
             "required": ["z"], "additionalProperties": false});
         let (same, changed) = reduced(&schema);
-        assert_eq!(
-            (same.to_string(), changed),
-            (schema.to_string(), SchemaChange::Not)
-        );
+        assert_eq!((same.to_string(), changed), (schema.to_string(), false));
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl OfferedTools {
             .zip(offered)
             .map(|(tool, offered)| {
                 let (schema, changed) = schema_sanitizer::reduced(&tool.parameters);
-                if changed == schema_sanitizer::SchemaChange::Reduced {
+                if changed {
                     warnings.push(format!(
                         "tool {}: its schema was simplified, since Cursor refuses oneOf, anyOf, allOf and $ref",
                         tool.name

@@ -23,7 +23,7 @@ use super::sources::SourceFilter;
 use crate::shell::reaper::ChildReaper;
 
 /// How long a turn waits for settings to be read, for example from a disk that hangs.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The most workspaces whose settings are cached.
 const MOST_KEPT: usize = 16;
 
@@ -35,7 +35,7 @@ pub struct ConfigCache {
     state: Option<PathBuf>,
     /// Workspaces that the host reports as trusted by its user.
     trusted: Mutex<BTreeSet<PathBuf>>,
-    leash: ChildReaper,
+    reaper: ChildReaper,
     kept: Mutex<HashMap<PathBuf, Arc<CachedConfig>>>,
     /// One lock for each workspace, held while it is read, so that concurrent turns read it once.
     doors: Mutex<HashMap<PathBuf, Arc<Mutex<()>>>>,
@@ -73,11 +73,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ConfigCache {
-    /// Creates a library for a user with this home; `leash` covers its servers and hooks.
-    pub fn new(home: Option<PathBuf>, leash: ChildReaper) -> Self {
+    /// Creates a library for a user with this home; `reaper` covers its servers and hooks.
+    pub fn new(home: Option<PathBuf>, reaper: ChildReaper) -> Self {
         Self {
             home,
-            leash,
+            reaper,
             ..Self::default()
         }
     }
@@ -105,9 +105,9 @@ impl ConfigCache {
         Ok(consent::accepted(&workspace, &names))
     }
 
-    /// The leash of servers and hooks, which ends commands when we cannot.
-    pub fn leash(&self) -> &ChildReaper {
-        &self.leash
+    /// The reaper of servers and hooks, which ends commands when we cannot.
+    pub fn reaper(&self) -> &ChildReaper {
+        &self.reaper
     }
 
     /// Returns the settings of a workspace, from the cache if no file or folder has changed.
@@ -168,7 +168,7 @@ impl ConfigCache {
         tokio::select! {
             kept = reading => kept.ok(),
             () = self.large(&workspace) => None,
-            () = tokio::time::sleep(PATIENCE) => None,
+            () = tokio::time::sleep(TIMEOUT) => None,
         }
     }
 
@@ -223,7 +223,7 @@ impl ConfigCache {
             };
             library.keep(place, scanned, extent)
         });
-        let read = tokio::time::timeout(PATIENCE, reading).await;
+        let read = tokio::time::timeout(TIMEOUT, reading).await;
         read.ok()?.ok()
     }
 
@@ -245,8 +245,8 @@ impl ConfigCache {
     }
 
     fn hooks(&self, all: Vec<Hook>) -> Hooks {
-        let leash = self.leash.clone();
-        Hooks { all, leash }
+        let reaper = self.reaper.clone();
+        Hooks { all, reaper }
     }
 
     /// Caches what was read. Servers whose configuration is unchanged are kept.
@@ -268,7 +268,7 @@ impl ConfigCache {
                 let same = |server: &&Arc<McpServer>| server.is_like(&config, times);
                 before.iter().find(same)
             });
-            same.map_or_else(|| McpServer::new(config, times, &self.leash), Arc::clone)
+            same.map_or_else(|| McpServer::new(config, times, &self.reaper), Arc::clone)
         };
         let servers = std::mem::take(&mut scanned.servers);
         let servers = McpServers(servers.into_iter().map(server).collect());

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// The largest file that is read.
-const MOST_BYTES: u64 = 512 * 1024;
+const MAX_BYTES: u64 = 512 * 1024;
 /// The most bytes that are read in total.
 const MOST_BYTES_IN_ALL: u64 = 4 * 1024 * 1024;
 
@@ -85,18 +85,18 @@ impl ConfigReader {
                 return None;
             }
         }
-        if metadata.len() > MOST_BYTES || self.read + metadata.len() > MOST_BYTES_IN_ALL {
+        if metadata.len() > MAX_BYTES || self.read + metadata.len() > MOST_BYTES_IN_ALL {
             self.notices.push(format!(
                 "{} was left out: rules and skills may have {} KiB each, {} KiB together",
                 path.display(),
-                MOST_BYTES / 1024,
+                MAX_BYTES / 1024,
                 MOST_BYTES_IN_ALL / 1024
             ));
             return None;
         }
         let mut bytes = Vec::new();
         let file = fs::File::open(path);
-        let read = file.and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes));
+        let read = file.and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes));
         if let Err(error) = read {
             self.notices
                 .push(format!("{} cannot be read: {error}", path.display()));

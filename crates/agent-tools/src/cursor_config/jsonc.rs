@@ -1,59 +1,37 @@
 //! JSON with comments and trailing commas, as users write it in settings.
 
+use jsonc_parser::{ParseOptions, parse_to_serde_value};
 use serde_json::Value as Json;
 
-/// Parses JSON with comments and trailing commas.
-pub(super) fn parse(text: &str) -> Result<Json, serde_json::Error> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    // Try plain JSON first: most files are, and its error has the right line number.
-    serde_json::from_str(text).or_else(|error| {
-        let plain = plain(text);
-        serde_json::from_str(&plain).map_err(|_| error)
-    })
+/// A text that is not JSON. It quotes nothing, because the text could contain a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is not JSON (line {line})")]
+pub(super) struct NotJson {
+    /// The line of the error, counted from 1.
+    pub(super) line: usize,
 }
 
-/// Replaces comments with blanks and removes trailing commas.
-fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text.chars().peekable();
-    let mut quoted = false;
-    while let Some(letter) = rest.next() {
-        match letter {
-            '"' => {
-                quoted = !quoted;
-                out.push('"');
-            }
-            '\\' if quoted => {
-                out.push('\\');
-                out.extend(rest.next());
-            }
-            '/' if !quoted && rest.peek() == Some(&'/') => {
-                while rest.peek().is_some_and(|letter| *letter != '\n') {
-                    rest.next();
-                }
-            }
-            '/' if !quoted && rest.peek() == Some(&'*') => {
-                let mut last = ' ';
-                rest.next();
-                for letter in rest.by_ref() {
-                    if (last, letter) == ('*', '/') {
-                        break;
-                    }
-                    last = letter;
-                }
-                out.push(' ');
-            }
-            '}' | ']' if !quoted => {
-                let kept = out.trim_end();
-                if let Some(before) = kept.strip_suffix(',') {
-                    out.truncate(before.len());
-                }
-                out.push(letter);
-            }
-            other => out.push(other),
-        }
-    }
-    out
+/// Comments and trailing commas only: Cursor rejects the parser's other extensions.
+const OPTIONS: ParseOptions = ParseOptions {
+    allow_comments: true,
+    allow_trailing_commas: true,
+    allow_loose_object_property_names: false,
+    allow_missing_commas: false,
+    allow_single_quoted_strings: false,
+    allow_hexadecimal_numbers: false,
+    allow_unary_plus_numbers: false,
+    allow_bare_decimal_point_numbers: false,
+    allow_non_finite_numbers: false,
+    allow_extended_string_escapes: false,
+};
+
+/// Parses JSON with comments and trailing commas. A text without a value is an error.
+pub(super) fn parse(text: &str) -> Result<Json, NotJson> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let value: Option<Json> = parse_to_serde_value(text, &OPTIONS).map_err(|error| NotJson {
+        line: error.line_display(),
+    })?;
+    value.ok_or(NotJson { line: 1 })
 }
 
 #[cfg(test)]
@@ -68,8 +46,22 @@ mod tests {
         // end"#;
         let read = parse(text).unwrap();
         assert_eq!(read, json!({"a": "http://x/*y*/\"//", "c": [1, 2]}));
-        assert!(parse("{,}").is_ok_and(|json| json == json!({})));
-        assert!(parse("{\"a\" 1}").is_err());
-        assert!(parse("/* open").is_err());
+        for not_json in ["{,}", "[,]", "/* open", "", "// only", "{'a': 1}", "{a: 1}"] {
+            assert!(parse(not_json).is_err(), "{not_json}");
+        }
+    }
+
+    #[test]
+    fn errors_name_their_line() {
+        assert_eq!(parse("{\"a\" 1}"), Err(NotJson { line: 1 }));
+        let error = parse("{\n  // comment\n  \"a\" 1\n}").unwrap_err();
+        assert_eq!(error.to_string(), "it is not JSON (line 3)");
+    }
+
+    #[test]
+    fn deep_nesting_is_an_error() {
+        assert!(parse(&"[".repeat(100_000)).is_err());
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(parse(&deep).is_err());
     }
 }

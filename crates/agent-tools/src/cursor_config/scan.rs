@@ -29,7 +29,7 @@ const MOST_FOLDERS: usize = 50_000;
 /// The time limit of that search. No turn waits that long, see [`LargeWorkspace`].
 const LONGEST: Duration = Duration::from_secs(10);
 /// The most rules and skills that are read.
-const MOST_FILES: usize = 500;
+const MAX_FILES: usize = 500;
 /// Folders that are skipped, because they contain nothing that the user wrote.
 const FOREIGN: [&str; 3] = ["node_modules", "__pycache__", "target"];
 
@@ -190,7 +190,7 @@ impl Scan<'_> {
     /// Returns a file's text the first time it is requested; `None` later, or if the file is
     /// excluded from the model or over the limits.
     fn read(&mut self, path: &Path, within: Option<&Path>) -> Option<String> {
-        if self.rules.len() + self.skills.len() >= MOST_FILES
+        if self.rules.len() + self.skills.len() >= MAX_FILES
             || !self.taken.insert(path.to_owned())
             || cursorignore::is_ignored(&self.place.workspace, path)
         {
@@ -250,7 +250,7 @@ impl Scan<'_> {
                 if wanted(&name) {
                     files.push(path);
                 } else if depth < DEEPEST
-                    && folders.len() + files.len() < MOST_FILES
+                    && folders.len() + files.len() < MAX_FILES
                     && !name.starts_with('.')
                     && !FOREIGN.contains(&name.as_str())
                     && path.is_dir()

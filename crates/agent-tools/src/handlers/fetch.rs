@@ -8,16 +8,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::prompts::{refusals, tools};
+use cursor_proto::agent::v1::{FetchArgs, FetchError, FetchResult, FetchSuccess, fetch_result};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect;
 use tokio_util::sync::CancellationToken;
 use url::{Host, Url};
 
-use crate::policy::Leave;
-use crate::prompts::{refusals, tools};
-use cursor_proto::agent::v1::{FetchArgs, FetchError, FetchResult, FetchSuccess, fetch_result};
-
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_BYTES: usize = 5 * 1024 * 1024;
 const HOPS: usize = 10;
 /// The byte order mark of UTF-8.
@@ -39,9 +37,13 @@ enum FetchFailure {
 }
 
 /// Executes one fetch request.
-pub(super) async fn fetch(args: FetchArgs, leave: Leave, abort: CancellationToken) -> FetchResult {
+pub(super) async fn fetch(
+    args: FetchArgs,
+    allow_private: bool,
+    abort: CancellationToken,
+) -> FetchResult {
     let page = tokio::select! {
-        page = page(&args.url, leave) => page,
+        page = page(&args.url, allow_private) => page,
         () = abort.cancelled() => Err(FetchFailure::Cancelled),
     };
     let result = match page {
@@ -56,12 +58,12 @@ pub(super) async fn fetch(args: FetchArgs, leave: Leave, abort: CancellationToke
     }
 }
 
-async fn page(given: &str, leave: Leave) -> Result<FetchSuccess, FetchFailure> {
+async fn page(given: &str, allow_private: bool) -> Result<FetchSuccess, FetchFailure> {
     let url = Url::parse(given).map_err(|_| FetchFailure::Url(given.into()))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(FetchFailure::Scheme);
     }
-    if leave == Leave::Refused && is_private_host(&url) {
+    if !allow_private && is_private_host(&url) {
         tracing::warn!("refused to fetch from a private address");
         return Err(FetchFailure::Private(
             url.host_str().unwrap_or_default().into(),
@@ -69,10 +71,10 @@ async fn page(given: &str, leave: Leave) -> Result<FetchSuccess, FetchFailure> {
     }
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("cursor-sidecar/", env!("CARGO_PKG_VERSION")))
-        .timeout(PATIENCE)
+        .timeout(TIMEOUT)
         // A URL may contain secrets that only its own server should see.
         .referer(false);
-    if leave == Leave::Refused {
+    if !allow_private {
         builder = builder
             // A proxy resolves names itself, and may reach networks that we cannot.
             .no_proxy()
@@ -271,7 +273,7 @@ mod tests {
             }
             heads
         });
-        let success = page(&url, Leave::Allowed).await.unwrap();
+        let success = page(&url, true).await.unwrap();
         assert_eq!(success.content, "ok");
         let heads = server.await.unwrap();
         assert!(heads[1].starts_with("get /next "), "{heads:?}");
@@ -281,7 +283,7 @@ mod tests {
     #[tokio::test]
     async fn other_schemes_are_refused() {
         for url in ["ftp://x/", "file:///etc/passwd", "not a url", ""] {
-            assert!(page(url, Leave::Allowed).await.is_err(), "{url}");
+            assert!(page(url, true).await.is_err(), "{url}");
         }
     }
 }

@@ -26,7 +26,7 @@ use cursor_proto::aiserver::v1::{GetDiffRequest, GetDiffResponse, GitDiff};
 use patch::Change;
 
 /// How long git may take for one request.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The most bytes of all files in one result together.
 const MAX_CONTENTS: usize = 64 * 1024 * 1024;
 
@@ -36,7 +36,7 @@ pub(super) async fn diff(
     request: GetDiffRequest,
     abort: &CancellationToken,
 ) -> Result<GetDiffResponse, ExecError> {
-    let answer = tokio::time::timeout(PATIENCE, answer(guard, request));
+    let answer = tokio::time::timeout(TIMEOUT, answer(guard, request));
     tokio::select! {
         answer = answer => answer.unwrap_or_else(|_| Err(failed(tools::GIT_TIMEOUT))),
         () = abort.cancelled() => Err(failed(tools::DIFF_CANCELLED)),

@@ -6,8 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::io_errors;
 use super::search::{
-    self, Case, Direction, FileMatches, HARD_LINES, Links, OutputLine, Query, SearchError,
-    SearchOutput, SortKey, Span,
+    self, FileMatches, HARD_LINES, OutputLine, Query, SearchError, SearchOutput, SortKey,
 };
 use crate::workspace::path_guard::{PathDenied, PathGuard};
 use cursor_proto::agent::v1::*;
@@ -142,25 +141,16 @@ fn query(args: &GrepArgs) -> Result<Query, GrepFailure> {
     };
     Ok(Query {
         pattern: args.pattern.clone(),
-        case: match args.case_insensitive {
-            Some(true) => Case::Insensitive,
-            _ => Case::Sensitive,
-        },
-        span: match args.multiline {
-            Some(true) => Span::Lines,
-            _ => Span::Line,
-        },
+        ignore_case: args.case_insensitive == Some(true),
+        multiline: args.multiline == Some(true),
         output,
         before: context(before, "--before-context")?,
         after: context(after, "--after-context")?,
         glob: args.glob.clone().filter(|glob| !glob.is_empty()),
         kind: args.r#type.clone().filter(|kind| !kind.is_empty()),
         order,
-        direction: match args.sort_ascending {
-            Some(true) => Direction::Ascending,
-            _ => Direction::Descending,
-        },
-        links: Links::FollowedInside,
+        ascending: args.sort_ascending == Some(true),
+        follow_links_inside: true,
     })
 }
 

@@ -16,7 +16,7 @@ use cursor_proto::agent::v1::*;
 
 /// The most characters of names in one result; files that do not fit are counted.
 const BUDGET: usize = 2500;
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Executes one list request.
 pub(super) fn ls(guard: &PathGuard, args: &LsArgs, abort: &CancellationToken) -> LsResult {
@@ -31,7 +31,7 @@ pub(super) fn ls(guard: &PathGuard, args: &LsArgs, abort: &CancellationToken) ->
             Ok(exclusions) => {
                 let patience = args
                     .timeout_ms
-                    .map_or(PATIENCE, |ms| Duration::from_millis(ms.into()));
+                    .map_or(TIMEOUT, |ms| Duration::from_millis(ms.into()));
                 let (root, end) = tree(guard, &path, exclusions, patience, abort);
                 let directory_tree_root = Some(root);
                 match end {

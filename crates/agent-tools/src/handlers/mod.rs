@@ -51,7 +51,7 @@ pub struct ExecutorOptions<'a> {
     /// The user's settings.
     pub policy: &'a ToolPolicy,
     /// The shell state and background commands that outlive a run.
-    pub bench: &'a Arc<ShellSession>,
+    pub shell_session: &'a Arc<ShellSession>,
     /// The decisions of the current turn.
     pub current: CurrentTools,
     /// What the host has allowed in this session.
@@ -66,7 +66,7 @@ pub struct ExecutorOptions<'a> {
 pub fn executor(mut facts: RunContext, surroundings: ExecutorOptions<'_>) -> Arc<dyn Executor> {
     let ExecutorOptions {
         policy,
-        bench,
+        shell_session,
         current,
         granted,
         bridge,
@@ -74,7 +74,7 @@ pub fn executor(mut facts: RunContext, surroundings: ExecutorOptions<'_>) -> Arc
     } = surroundings;
     let shell = current.borrow().decisions.of(NativeTool::Shell);
     if matches!(shell, ToolDecision::Local | ToolDecision::Ask) {
-        facts.terminals = bench.terminals().ok();
+        facts.terminals = shell_session.terminals().ok();
     }
     let guard = Arc::new(PathGuard::by_policy(
         &facts.workspace,
@@ -101,7 +101,7 @@ pub fn executor(mut facts: RunContext, surroundings: ExecutorOptions<'_>) -> Arc
         local: Arc::new(LocalExecutor {
             policy: policy.clone(),
             shell: ShellHandler {
-                bench: Arc::clone(bench),
+                shell_session: Arc::clone(shell_session),
                 workspace: guard.workspace().to_owned(),
                 home: facts.home.clone(),
                 is_hooked: facts.settings.hooks.judge_commands(),
@@ -118,7 +118,7 @@ pub fn executor(mut facts: RunContext, surroundings: ExecutorOptions<'_>) -> Arc
 pub fn executor_without_host(
     facts: RunContext,
     policy: &ToolPolicy,
-    bench: &Arc<ShellSession>,
+    shell_session: &Arc<ShellSession>,
     plan_mode: bool,
 ) -> (Arc<dyn Executor>, ToolGates) {
     let stated = HostPolicy {
@@ -129,7 +129,7 @@ pub fn executor_without_host(
     let gates = tools.decisions.gates();
     let surroundings = ExecutorOptions {
         policy,
-        bench,
+        shell_session,
         current: watch::channel(Arc::new(tools)).1,
         granted: GrantedTools::default(),
         bridge: Bridge::off(Duration::ZERO, CallLogTarget::Off),
@@ -203,9 +203,9 @@ impl LocalExecutor {
                 Ok(ExecReply::PiBashResult(PiBashExecResult { result }))
             }
             ExecRequest::FetchArgs(args) => {
-                let leave = self.policy.private_fetch;
+                let allow_private = self.policy.allow_private_fetch;
                 Ok(ExecReply::FetchResult(
-                    fetch::fetch(args, leave, abort).await,
+                    fetch::fetch(args, allow_private, abort).await,
                 ))
             }
             ExecRequest::GitDiffRequest(request) => {

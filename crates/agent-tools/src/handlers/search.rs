@@ -34,7 +34,7 @@ pub(super) const HARD_LINES: usize = 10_000;
 const ROOM: usize = 32 * 1024 * 1024;
 /// The most memory for a search across lines.
 const MAX_HEAP: usize = 256 * 1024 * 1024;
-const PATIENCE: Duration = Duration::from_secs(25);
+const TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Why a search failed.
 #[derive(Debug, thiserror::Error)]
@@ -46,29 +46,11 @@ pub(super) enum SearchError {
     #[error("rg: {0}\n")]
     Filter(ignore::Error),
     /// It took too long.
-    #[error("Timed out after {}s", PATIENCE.as_secs())]
+    #[error("Timed out after {}s", TIMEOUT.as_secs())]
     OutOfTime,
     /// The request was cancelled.
     #[error("{}", crate::prompts::tools::SEARCH_CANCELLED)]
     Cancelled,
-}
-
-/// How upper and lower case compare.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Case {
-    /// They differ.
-    Sensitive,
-    /// They are equal.
-    Insensitive,
-}
-
-/// What a match may span.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Span {
-    /// One line.
-    Line,
-    /// Several lines; a dot also matches line feeds.
-    Lines,
 }
 
 /// What is reported for a file.
@@ -95,39 +77,23 @@ pub(super) enum SortKey {
     Path,
 }
 
-/// Which end of the order comes first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
-    /// Smallest first.
-    Ascending,
-    /// Largest first.
-    Descending,
-}
-
-/// Whether links to files and folders are followed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Links {
-    /// They are followed if the target is inside the workspace or the searched directory, because a
-    /// link to the root of the disk would make a search endless.
-    FollowedInside,
-    /// They are skipped.
-    Skipped,
-}
-
 /// One search.
 #[derive(Debug, Clone)]
 pub(super) struct Query {
     pub(super) pattern: String,
-    pub(super) case: Case,
-    pub(super) span: Span,
+    pub(super) ignore_case: bool,
+    /// Whether a match may span several lines; a dot then also matches line feeds.
+    pub(super) multiline: bool,
     pub(super) output: SearchOutput,
     pub(super) before: usize,
     pub(super) after: usize,
     pub(super) glob: Option<String>,
     pub(super) kind: Option<String>,
     pub(super) order: SortKey,
-    pub(super) direction: Direction,
-    pub(super) links: Links,
+    pub(super) ascending: bool,
+    /// Whether links are followed if their target is inside the workspace or the searched
+    /// directory, because a link to the root of the disk would make a search endless.
+    pub(super) follow_links_inside: bool,
 }
 
 /// What was found in one file.
@@ -176,7 +142,7 @@ pub(super) fn search(
     take: impl FnMut(FileMatches) -> bool,
 ) -> Result<(), SearchError> {
     let stop = StopCondition {
-        deadline: Instant::now() + PATIENCE,
+        deadline: Instant::now() + TIMEOUT,
         abort,
     };
     let matcher = matcher(query)?;
@@ -186,9 +152,10 @@ pub(super) fn search(
             SortKey::Path => a.path.cmp(&b.path),
             _ => a.time.cmp(&b.time),
         };
-        let order = match query.direction {
-            Direction::Ascending => order,
-            Direction::Descending => order.reverse(),
+        let order = if query.ascending {
+            order
+        } else {
+            order.reverse()
         };
         order.then_with(|| a.path.cmp(&b.path))
     });
@@ -204,15 +171,14 @@ pub(super) fn search(
 
 fn matcher(query: &Query) -> Result<RegexMatcher, SearchError> {
     let mut builder = RegexMatcherBuilder::new();
-    builder
-        .multi_line(true)
-        .case_insensitive(query.case == Case::Insensitive);
-    match query.span {
-        Span::Line => builder
+    builder.multi_line(true).case_insensitive(query.ignore_case);
+    if query.multiline {
+        builder.dot_matches_new_line(true);
+    } else {
+        builder
             .line_terminator(Some(b'\n'))
-            .dot_matches_new_line(false),
-        Span::Lines => builder.dot_matches_new_line(true),
-    };
+            .dot_matches_new_line(false);
+    }
     builder
         .build_many(&[&query.pattern])
         .map_err(SearchError::Pattern)
@@ -242,7 +208,7 @@ fn candidates(
     let mut walk = walk::walk(target, &cursorignore::FILES, move |entry| {
         entry.depth() == 0 || !entry.path_is_symlink() || leads_inside(entry.path(), &roots)
     });
-    walk.follow_links(query.links == Links::FollowedInside)
+    walk.follow_links(query.follow_links_inside)
         .overrides(overrides.build().map_err(SearchError::Filter)?)
         .types(types.build().map_err(SearchError::Filter)?);
     let found = Mutex::new(Vec::new());
@@ -387,7 +353,7 @@ impl<'a> Worker<'a> {
         let mut builder = SearcherBuilder::new();
         builder
             .line_number(query.output == SearchOutput::Content)
-            .multi_line(query.span == Span::Lines)
+            .multi_line(query.multiline)
             .before_context(query.before)
             .after_context(query.after)
             .heap_limit(Some(MAX_HEAP));

@@ -17,14 +17,14 @@ use crate::shell::pipes::Pipes;
 use crate::shell::process_group::{self, StdinMode, TooManyCommands};
 use crate::shell::session::ShellSession;
 use crate::shell::state::StateScope;
-use crate::workspace::paths::meant;
+use crate::workspace::paths::resolve_path;
 use crate::{ExecReply, ReplySender};
 use cursor_proto::agent::v1::*;
 
 /// Runs commands of one session.
 #[derive(Debug, Clone)]
 pub(super) struct ShellHandler {
-    pub(super) bench: Arc<ShellSession>,
+    pub(super) shell_session: Arc<ShellSession>,
     pub(super) workspace: PathBuf,
     pub(super) home: Option<PathBuf>,
     /// Whether hooks check commands by their text.
@@ -118,11 +118,11 @@ impl ShellHandler {
     /// Returns the directory a command runs in, and the name it has in the result.
     fn folder(&self, given: &str) -> (PathBuf, String) {
         if given.is_empty() {
-            let cwd = self.bench.cwd(&self.workspace);
+            let cwd = self.shell_session.cwd(&self.workspace);
             let name = cwd.to_string_lossy().into_owned();
             return (cwd, name);
         }
-        let folder = meant(given, &self.workspace, self.home.as_deref());
+        let folder = resolve_path(given, &self.workspace, self.home.as_deref());
         (folder, given.to_owned())
     }
 
@@ -137,7 +137,7 @@ impl ShellHandler {
     }
 
     fn spill(&self, args: &ShellArgs) -> OutputSpill {
-        let file = self.bench.output_file().unwrap_or_default();
+        let file = self.shell_session.output_file().unwrap_or_default();
         let threshold = args.file_output_threshold_bytes.filter(|bytes| *bytes > 0);
         OutputSpill::new(threshold.filter(|_| file.is_absolute()), file)
     }
@@ -175,7 +175,7 @@ impl ShellHandler {
         // Only a streamed command moves to the background at its timeout.
         let scope = self.scope(&args.admin_command_denylist);
         let spec = CommandSpec::of(&args, folder, scope).without_backgrounding();
-        let command = match Foreground::start(&self.bench, spec) {
+        let command = match Foreground::start(&self.shell_session, spec) {
             Ok(command) => command,
             Err(error) => {
                 answer.result = Some(spawn_error(spawn_error_text(&error)));
@@ -235,7 +235,7 @@ impl ShellHandler {
         let started = Instant::now();
         let timeout = args.timeout.max(0);
         let spec = CommandSpec::of(&args, folder, self.scope(&args.admin_command_denylist));
-        let command = match Foreground::start(&self.bench, spec) {
+        let command = match Foreground::start(&self.shell_session, spec) {
             Ok(command) => command,
             Err(error) => {
                 let data = format!("{} ({})\n", spawn_error_text(&error), working_directory);
@@ -285,7 +285,7 @@ impl ShellHandler {
         output_location: Option<OutputLocation>,
         started: Instant,
     ) -> shell_stream::Event {
-        let cwd = self.bench.cwd(&self.workspace);
+        let cwd = self.shell_session.cwd(&self.workspace);
         shell_stream::Event::Exit(ShellStreamExit {
             code,
             cwd: cwd.to_string_lossy().into_owned(),
@@ -310,16 +310,23 @@ impl ShellHandler {
         };
         let started = || -> io::Result<(u32, u32)> {
             let scope = self.scope(&args.admin_command_denylist);
-            let (state_files, leash) = (self.bench.state_files(scope)?, self.bench.leash());
+            let (state_files, reaper) = (
+                self.shell_session.state_files(scope)?,
+                self.shell_session.reaper(),
+            );
             let mut running =
-                process_group::start(&args.command, &folder, state_files, input, leash)?;
+                process_group::start(&args.command, &folder, state_files, input, reaper)?;
             let (pipes, pid) = (Pipes::of(&mut running.child), running.pid);
             let header = LogHeader {
                 command: args.command.clone(),
                 folder: folder.clone(),
                 so_far: String::new(),
             };
-            Ok((self.bench.background(running, pipes, header, None)?, pid))
+            Ok((
+                self.shell_session
+                    .background(running, pipes, header, None)?,
+                pid,
+            ))
         };
         let result = match started() {
             Ok((shell_id, pid)) => {
@@ -348,7 +355,11 @@ impl ShellHandler {
         abort: &CancellationToken,
     ) -> WriteShellStdinResult {
         let shell_id = args.shell_id;
-        let result = match self.bench.write_stdin(shell_id, &args.chars, abort).await {
+        let result = match self
+            .shell_session
+            .write_stdin(shell_id, &args.chars, abort)
+            .await
+        {
             Ok(()) => write_shell_stdin_result::Result::Success(WriteShellStdinSuccess {
                 shell_id,
                 terminal_file_length_before_input_written: 0,
@@ -367,7 +378,11 @@ impl ShellHandler {
         &self,
         args: &ForceBackgroundShellArgs,
     ) -> ForceBackgroundShellResult {
-        let Some(moved) = self.bench.move_to_background(&args.tool_call_id).await else {
+        let Some(moved) = self
+            .shell_session
+            .move_to_background(&args.tool_call_id)
+            .await
+        else {
             return ForceBackgroundShellResult {
                 status: ForceBackgroundShellStatus::NotFound as i32,
                 shell_result: None,

@@ -7,13 +7,13 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::ExecOutput;
-use crate::policy::{ExecutedBy, Leave};
+use crate::policy::ExecutedBy;
 use crate::tool_definition::ToolDefinition;
 
 struct TestDir {
     _home: tempfile::TempDir,
     workspace: PathBuf,
-    bench: Arc<ShellSession>,
+    shell_session: Arc<ShellSession>,
     policy: ToolPolicy,
     offers: Vec<ToolDefinition>,
 }
@@ -25,7 +25,7 @@ fn scratch() -> TestDir {
     TestDir {
         _home: home,
         workspace,
-        bench: Arc::default(),
+        shell_session: Arc::default(),
         policy: ToolPolicy::default(),
         offers: Vec::new(),
     }
@@ -65,7 +65,7 @@ impl TestDir {
             offers: self.offers.clone(),
             ..RunContext::default()
         };
-        let (executor, _) = executor_without_host(facts, &self.policy, &self.bench, false);
+        let (executor, _) = executor_without_host(facts, &self.policy, &self.shell_session, false);
         let (queue, replies) = mpsc::channel(64);
         let abort = CancellationToken::new();
         let work = executor.execute(request, ReplySender::new(1, queue), abort.clone());
@@ -205,7 +205,7 @@ async fn background_commands_end_with_the_session() {
         Some(background_shell_spawn_result::Result::Success(_))
     ));
     let gone = cut(lifeline).await;
-    let folder = scratch.bench.terminals().unwrap();
+    let folder = scratch.shell_session.terminals().unwrap();
     assert!(folder.exists());
     drop(scratch);
     gone.await.unwrap();
@@ -252,7 +252,7 @@ async fn a_command_moved_to_the_background_continues_and_its_output_is_kept() {
         panic!("not in the background: {all:?}");
     };
     let file = scratch
-        .bench
+        .shell_session
         .terminals()
         .unwrap()
         .join(format!("{}.txt", moved.shell_id));
@@ -261,7 +261,7 @@ async fn a_command_moved_to_the_background_continues_and_its_output_is_kept() {
         .unwrap();
     // The number is removed when the command has ended and its file is complete.
     while scratch
-        .bench
+        .shell_session
         .write_stdin(moved.shell_id, "", &CancellationToken::new())
         .await
         .is_err_and(|error| matches!(error, crate::shell::session::StdinError::Unavailable))
@@ -428,7 +428,7 @@ async fn missing_permissions_are_reported_as_such() {
         let _ = std::io::Write::write_all(&mut stderr, b"skipped: root may read everything\n");
         return;
     }
-    let guard = PathGuard::new(&scratch.workspace, None, Leave::Refused);
+    let guard = PathGuard::new(&scratch.workspace, None, false);
     let args = ReadArgs {
         path: "closed".into(),
         ..ReadArgs::default()

@@ -5,6 +5,7 @@
 
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 
+use encoding_rs::WINDOWS_1252;
 use tokio_util::sync::CancellationToken;
 
 /// The most text of one result, in UTF-16 units because the official client counts those.
@@ -273,7 +274,9 @@ fn decode(
                 None => return Ok(DecodeResult::Malformed),
             },
             Encoding::Western => {
-                text.extend(buffer[..filled].iter().map(|byte| western(*byte)));
+                // One byte per character: pieces can be decoded separately.
+                let (piece, _) = WINDOWS_1252.decode_without_bom_handling(&buffer[..filled]);
+                text.push_str(&piece);
                 filled
             }
             Encoding::Utf16Le => wide(&buffer[..filled], over, u16::from_le_bytes, &mut text),
@@ -317,19 +320,6 @@ fn wide(bytes: &[u8], over: bool, unit: fn([u8; 2]) -> u16, text: &mut String) -
     units.len() * 2
 }
 
-/// Decodes Windows-1252: Latin-1, with characters where Latin-1 has control codes.
-fn western(byte: u8) -> char {
-    const LETTERS: [char; 32] = [
-        '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž',
-        '\u{8f}', '\u{90}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}',
-        'ž', 'Ÿ',
-    ];
-    match byte {
-        0x80..=0x9f => LETTERS[usize::from(byte - 0x80)],
-        other => char::from(other),
-    }
-}
-
 /// Encodes a text, or returns `None` if the encoding lacks one of its characters.
 pub(crate) fn encode(text: &str, encoding: Encoding, marked: bool) -> Option<Vec<u8>> {
     let mark = if marked { "\u{feff}" } else { "" };
@@ -345,12 +335,8 @@ pub(crate) fn encode(text: &str, encoding: Encoding, marked: bool) -> Option<Vec
             Some(whole.encode_utf16().flat_map(bytes).collect())
         }
         Encoding::Western => {
-            let byte = |letter: char| {
-                let same = |byte: &u8| western(*byte) == letter;
-                let plain = u8::try_from(letter).ok().filter(same);
-                plain.or_else(|| (0x80..=0x9f).find(same))
-            };
-            text.chars().map(byte).collect()
+            let (bytes, _, lossy) = WINDOWS_1252.encode(text);
+            (!lossy).then(|| bytes.into_owned())
         }
     }
 }

@@ -334,7 +334,6 @@ fn failed(path: &Path, error: &io::Error) -> write_result::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Leave;
     use std::fs;
 
     fn write_text(guard: &PathGuard, path: &str, text: &str) -> write_result::Result {
@@ -351,7 +350,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let workspace = home.path().join("ws");
         fs::create_dir(&workspace).unwrap();
-        let guard = PathGuard::new(&workspace, None, Leave::Refused);
+        let guard = PathGuard::new(&workspace, None, false);
         (home, guard)
     }
 

@@ -1,8 +1,8 @@
 //! Executes Cursor's own tools with the host's tools: when the model asks for a read, the host
 //! runs its `read`, with its own permissions and display.
 //!
-//! A request becomes one call of the host ([`calls`]), and its result becomes the typed result
-//! Cursor expects ([`results`]). A request without a suitable host tool is refused, and the
+//! A request becomes one call of the host ([`translate_request`]), and its result becomes the typed result
+//! Cursor expects ([`translate_result`]). A request without a suitable host tool is refused, and the
 //! refusal names the tool that would be needed.
 
 mod parse_listing;
@@ -39,7 +39,7 @@ const MAX_EDITED: u64 = 1024 * 1024;
 pub struct HostDelegate {
     bridge: Arc<Bridge>,
     current: CurrentTools,
-    places: PathResolver,
+    resolver: PathResolver,
     refuse: Arc<Rejector>,
     seen: Arc<ReadCache>,
     guard: Arc<PathGuard>,
@@ -58,7 +58,7 @@ impl HostDelegate {
         Self {
             bridge,
             current,
-            places: PathResolver {
+            resolver: PathResolver {
                 workspace: refuse.facts.workspace.clone(),
                 home: refuse.facts.home.clone(),
             },
@@ -73,7 +73,7 @@ impl HostDelegate {
         let ExecRequest::WriteArgs(args) = request else {
             return false;
         };
-        self.seen.is_part(&self.places.of(&args.path))
+        self.seen.is_part(&self.resolver.of(&args.path))
     }
 
     /// Returns what a search is executed on, because it decides how the host names files.
@@ -81,7 +81,7 @@ impl HostDelegate {
         let ExecRequest::GrepArgs(args) = request else {
             return SearchTarget::Folder;
         };
-        let place = self.places.of(args.path.as_deref().unwrap_or_default());
+        let place = self.resolver.of(args.path.as_deref().unwrap_or_default());
         let metadata = tokio::fs::metadata(place).await;
         if metadata.is_ok_and(|metadata| metadata.is_file()) {
             SearchTarget::File
@@ -97,7 +97,7 @@ impl HostDelegate {
         let ExecRequest::WriteArgs(args) = request else {
             return None;
         };
-        let path = self.places.of(&args.path);
+        let path = self.resolver.of(&args.path);
         if let Some(text) = self.seen.text(&path) {
             return Some(text);
         }
@@ -144,7 +144,8 @@ impl HostDelegate {
     async fn protected(&self, request: &ExecRequest) -> Option<String> {
         let (path, changes) = touched(request)?;
         // The host ignores an `@` before a path.
-        let paths = [path, path.strip_prefix('@').unwrap_or(path)].map(|path| self.places.of(path));
+        let paths =
+            [path, path.strip_prefix('@').unwrap_or(path)].map(|path| self.resolver.of(path));
         let guard = Arc::clone(&self.guard);
         let check = move || {
             paths.iter().find_map(|path| {
@@ -226,8 +227,8 @@ impl HostDelegate {
         let current = Arc::clone(&self.current.borrow());
         let around = CallContext {
             tools: &current.host,
-            workspace: &self.places.workspace,
-            absolute: &|path| self.places.of(path),
+            workspace: &self.resolver.workspace,
+            absolute: &|path| self.resolver.of(path),
             before: before.as_deref(),
         };
         let Some(planned) = translate_request::call(&request, &around) else {
@@ -237,9 +238,9 @@ impl HostDelegate {
         let started = Instant::now();
         let done = async move {
             let result = answer.await;
-            self.seen.note(&request, &result, &self.places);
+            self.seen.note(&request, &result, &self.resolver);
             let (target, took) = (self.target(&request).await, started.elapsed());
-            for reply in translate_result::replies(request, result, &self.places, target, took)? {
+            for reply in translate_result::replies(request, result, &self.resolver, target, took)? {
                 replies.send(reply).await;
             }
             Ok(())

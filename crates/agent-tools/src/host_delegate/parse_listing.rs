@@ -148,7 +148,7 @@ fn read<'a>(lines: &[&'a str]) -> Vec<Result<MatchLine<'a>, &'a str>> {
 pub(super) fn search(
     args: GrepArgs,
     text: &str,
-    places: &PathResolver,
+    resolver: &PathResolver,
     target: SearchTarget,
 ) -> GrepSuccess {
     use grep_union_result::Result as Union;
@@ -160,18 +160,17 @@ pub(super) fn search(
         "No files found matching pattern",
     ];
     let listed = listed(text, &nothing);
-    let root = places.of(args.path.as_deref().unwrap_or_default());
+    let root = resolver.of(args.path.as_deref().unwrap_or_default());
     let name = |file: &str| match target {
-        SearchTarget::Folder => places.told(&root.join(file)),
-        SearchTarget::File => places.told(&root),
+        SearchTarget::Folder => resolver.display(&root.join(file)),
+        SearchTarget::File => resolver.display(&root),
     };
-    let found = match args.pattern.is_empty() {
+    let found = if args.pattern.is_empty() {
         // `find` returns only names, including those of folders.
-        true => {
-            let files = listed.lines.iter().filter(|line| !line.ends_with('/'));
-            files.map(|line| Err(*line)).collect()
-        }
-        false => read(&listed.lines),
+        let files = listed.lines.iter().filter(|line| !line.ends_with('/'));
+        files.map(|line| Err(*line)).collect()
+    } else {
+        read(&listed.lines)
     };
     let mut files: Vec<GrepFileMatch> = Vec::new();
     for found in found {
@@ -237,7 +236,7 @@ pub(super) fn search(
         path: args.path.unwrap_or_default(),
         output_mode: mode,
         workspace_results: vec![grep_success::WorkspaceResultsEntry {
-            key: places.workspace.to_string_lossy().into_owned(),
+            key: resolver.workspace.to_string_lossy().into_owned(),
             value: Some(GrepUnionResult {
                 result: Some(result),
             }),
@@ -251,7 +250,7 @@ mod tests {
     use super::*;
     use grep_union_result::Result as Union;
 
-    fn places() -> PathResolver {
+    fn resolver() -> PathResolver {
         PathResolver {
             workspace: "/w".into(),
             home: None,
@@ -259,7 +258,7 @@ mod tests {
     }
 
     fn searched(args: GrepArgs, text: &str, target: SearchTarget) -> Union {
-        let mut success = search(args, text, &places(), target);
+        let mut success = search(args, text, &resolver(), target);
         let entry = success.workspace_results.remove(0);
         assert_eq!(entry.key, "/w");
         entry.value.unwrap().result.unwrap()

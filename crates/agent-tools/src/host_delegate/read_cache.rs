@@ -14,9 +14,9 @@ use crate::bridge::content::Content;
 use crate::bridge::{HostResult, Verdict};
 
 /// How many files' texts are remembered for edits.
-const MOST_FILES: usize = 64;
+const MAX_FILES: usize = 64;
 /// The maximum size of a remembered text.
-const MOST_BYTES: usize = 1024 * 1024;
+const MAX_BYTES: usize = 1024 * 1024;
 
 /// What was shown of files.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ impl ReadCache {
     }
 
     /// Records what a call showed or changed.
-    pub(super) fn note(&self, request: &ExecRequest, result: &HostResult, places: &PathResolver) {
+    pub(super) fn note(&self, request: &ExecRequest, result: &HostResult, resolver: &PathResolver) {
         let mut files = self.files();
         match request {
             ExecRequest::ReadArgs(args) => {
@@ -56,7 +56,7 @@ impl ReadCache {
                     return;
                 };
                 let ranged = args.offset.is_some_and(|line| line > 1) || args.limit.is_some();
-                let place = places.of(&args.path);
+                let place = resolver.of(&args.path);
                 match (translate_result::file_text(text).extent, ranged) {
                     (Extent::Whole, false) => files.show(place, text),
                     // The last lines, or a part of a file that is known whole.
@@ -68,8 +68,10 @@ impl ReadCache {
                     }
                 }
             }
-            ExecRequest::WriteArgs(args) => files.change(&places.of(&args.path), result.verdict),
-            ExecRequest::PiWriteArgs(args) => files.change(&places.of(&args.path), result.verdict),
+            ExecRequest::WriteArgs(args) => files.change(&resolver.of(&args.path), result.verdict),
+            ExecRequest::PiWriteArgs(args) => {
+                files.change(&resolver.of(&args.path), result.verdict)
+            }
             ExecRequest::LsArgs(_)
             | ExecRequest::GrepArgs(_)
             | ExecRequest::PiReadArgs(_)
@@ -85,10 +87,10 @@ impl ReadCache {
 impl CachedFiles {
     fn show(&mut self, place: PathBuf, text: &str) {
         self.parts.remove(&place);
-        if self.texts.len() >= MOST_FILES {
+        if self.texts.len() >= MAX_FILES {
             self.texts.clear();
         }
-        if text.len() <= MOST_BYTES {
+        if text.len() <= MAX_BYTES {
             self.texts.insert(place, text.to_owned());
         } else {
             self.texts.remove(&place);
@@ -133,17 +135,17 @@ mod tests {
 
     #[test]
     fn a_part_stays_a_part_until_the_whole_file_is_shown() {
-        let places = PathResolver {
+        let resolver = PathResolver {
             workspace: "/w".into(),
             home: None,
         };
         let seen = ReadCache::default();
-        let note = |request: ExecRequest, text: &str| seen.note(&request, &shown(text), &places);
-        let is_part = |path: &str| seen.is_part(&places.of(path));
+        let note = |request: ExecRequest, text: &str| seen.note(&request, &shown(text), &resolver);
+        let is_part = |path: &str| seen.is_part(&resolver.of(path));
         note(read("a", None), PART);
         note(read("b", None), TOO_LONG);
         note(ExecRequest::ShellArgs(ShellArgs::default()), "done");
-        for number in 0..3 * MOST_FILES {
+        for number in 0..3 * MAX_FILES {
             note(read(&format!("other{number}"), None), "text");
         }
         // Neither a command, nor many files, nor another spelling of the path makes it whole.
@@ -159,27 +161,27 @@ mod tests {
             "written",
         );
         assert!(!is_part("a") && !is_part("b"));
-        assert_eq!(seen.text(&places.of("a")).unwrap(), "all of it");
+        assert_eq!(seen.text(&resolver.of("a")).unwrap(), "all of it");
     }
 
     #[test]
     fn reading_a_part_of_a_known_file_keeps_it_known() {
-        let places = PathResolver::default();
+        let resolver = PathResolver::default();
         let seen = ReadCache::default();
-        let place = places.of("a");
+        let place = resolver.of("a");
         let more = "a\n\n[89 more lines in file. Use offset=2 to continue.]";
-        seen.note(&read("a", Some(1)), &shown(more), &places);
+        seen.note(&read("a", Some(1)), &shown(more), &resolver);
         assert!(seen.is_part(&place));
-        seen.note(&read("a", None), &shown("all"), &places);
-        seen.note(&read("a", Some(1)), &shown(more), &places);
+        seen.note(&read("a", None), &shown("all"), &resolver);
+        seen.note(&read("a", Some(1)), &shown(more), &resolver);
         assert_eq!(seen.text(&place).unwrap(), "all");
         assert!(!seen.is_part(&place));
         // Too long to be remembered, but shown whole.
-        seen.note(&read("a", None), &shown(PART), &places);
+        seen.note(&read("a", None), &shown(PART), &resolver);
         seen.note(
             &read("a", None),
-            &shown(&"x".repeat(MOST_BYTES + 1)),
-            &places,
+            &shown(&"x".repeat(MAX_BYTES + 1)),
+            &resolver,
         );
         assert!(!seen.is_part(&place));
         assert_eq!(seen.text(&place), None);

@@ -70,14 +70,14 @@ fn occurs_once(text: &str, piece: &str) -> bool {
 /// Returns the text after an edit tool applied the edits: every piece is searched in the
 /// original.
 fn replaced(before: &str, edits: &[(String, String)]) -> Option<String> {
-    let mut places: Vec<(usize, &(String, String))> = edits
+    let mut resolver: Vec<(usize, &(String, String))> = edits
         .iter()
         .map(|edit| Some((before.find(&edit.0)?, edit)))
         .collect::<Option<_>>()?;
-    places.sort_by_key(|(at, _)| *at);
+    resolver.sort_by_key(|(at, _)| *at);
     let mut out = String::new();
     let mut end = 0;
-    for (at, (old, new)) in places {
+    for (at, (old, new)) in resolver {
         out.push_str(before.get(end..at)?);
         out.push_str(new);
         end = at + old.len();

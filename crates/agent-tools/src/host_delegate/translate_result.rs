@@ -68,7 +68,7 @@ fn delete(args: DeleteArgs, given: HostOutput) -> delete_result::Result {
 pub(super) fn replies(
     request: ExecRequest,
     result: HostResult,
-    places: &PathResolver,
+    resolver: &PathResolver,
     target: SearchTarget,
     took: Duration,
 ) -> Result<Vec<ExecReply>, ExecError> {
@@ -88,9 +88,9 @@ pub(super) fn replies(
         })],
         ExecRequest::GrepArgs(args) => vec![ExecReply::GrepResult(GrepResult {
             result: Some(match given.split() {
-                Ok(text) => {
-                    grep_result::Result::Success(parse_listing::search(args, &text, places, target))
-                }
+                Ok(text) => grep_result::Result::Success(parse_listing::search(
+                    args, &text, resolver, target,
+                )),
                 Err(error) => grep_result::Result::Error(GrepError { error }),
             }),
         })],
@@ -104,7 +104,7 @@ pub(super) fn replies(
         ExecRequest::MiniSweAgentBashArgs(args) => {
             vec![ExecReply::MiniSweAgentBashResult(shell(args, given, took))]
         }
-        ExecRequest::ShellStreamArgs(args) => stream(args, given, &places.workspace, took),
+        ExecRequest::ShellStreamArgs(args) => stream(args, given, &resolver.workspace, took),
         ExecRequest::PiReadArgs(_) => vec![ExecReply::PiReadResult(PiReadExecResult {
             result: Some(match given.split() {
                 Ok(output) => pi_read_exec_result::Result::Success(PiReadExecSuccess {

@@ -46,7 +46,7 @@ pub fn continue_answer(text: &str) -> String {
     )
 }
 
-/// Tells the model the end of its last answer, which its saved state does not contain.
+/// Quotes the end of the model's last answer, which its saved state does not contain.
 pub fn answer_continued(text: &str) -> String {
     format!(
         "[Your last answer continued after its last saved state. The user has also read this:]\n\n{}",
@@ -54,7 +54,7 @@ pub fn answer_continued(text: &str) -> String {
     )
 }
 
-/// Tells the model which part of its last answer the user never saw.
+/// Quotes the part of the model's last answer that the user never saw.
 pub fn answer_stopped(unseen: &str) -> String {
     format!(
         "[Your last answer was stopped. The user has not seen the end of it, starting here:]\n\n{unseen}"

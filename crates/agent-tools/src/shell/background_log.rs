@@ -9,7 +9,7 @@ use tokio::fs::File;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{sleep, sleep_until};
 
-use super::foreground::{AFTER_EXIT, GRACE, Output};
+use super::foreground::{AFTER_EXIT, GRACE};
 use super::pipes::{PipeEvent, Pipes};
 use super::process_group::{ProcessGroup, RunningCommand};
 
@@ -96,12 +96,12 @@ pub(crate) async fn record(
         header.so_far,
     );
     terminal.write_flushed(head.as_bytes()).await?;
-    let (mut output, mut asked) = (Output::Open, false);
+    let (mut output_open, mut asked) = (true, false);
     let status = loop {
         tokio::select! {
-            piece = pipes.next(), if output == Output::Open => match piece {
+            piece = pipes.next(), if output_open => match piece {
                 PipeEvent::Bytes(_, bytes) => terminal.print(&bytes).await?,
-                PipeEvent::End => output = Output::Closed,
+                PipeEvent::End => output_open = false,
             },
             status = running.child.wait() => break status?,
             signal = timeout.next_signal() => {

@@ -22,7 +22,7 @@ use parse::{FoundCommands, Invocation, ParseError};
 use word::{ShellWord, WordPart};
 
 /// How long the shell may take to check the syntax of a command.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The stack of the parser's thread, which is large because the parser is recursive.
 const STACK: usize = 32 * 1024 * 1024;
 const NOT_RUN: &str = "was not executed. It cannot be approved from this conversation; only a \
@@ -87,7 +87,7 @@ async fn is_valid(command: &str) -> bool {
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .status();
-    matches!(tokio::time::timeout(PATIENCE, status).await, Ok(Ok(status)) if status.success())
+    matches!(tokio::time::timeout(TIMEOUT, status).await, Ok(Ok(status)) if status.success())
 }
 
 impl Invocation {

@@ -134,23 +134,15 @@ pub(crate) trait OutputSink: Send {
 /// A foreground command.
 pub(crate) struct Foreground {
     spec: CommandSpec,
-    bench: Arc<ShellSession>,
+    shell_session: Arc<ShellSession>,
     running: RunningCommand,
     pipes: Pipes,
     front: ForegroundHandle,
     chunks: [Utf8Chunks; 2],
     so_far: String,
     started: Instant,
-    output: Output,
-}
-
-/// Whether a process still holds the output pipes open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Output {
-    /// More output may come.
-    Open,
-    /// No process can write any more.
-    Closed,
+    /// Whether a process can still write output.
+    output_open: bool,
 }
 
 enum ForegroundEvent {
@@ -163,24 +155,24 @@ enum ForegroundEvent {
 
 impl Foreground {
     /// Starts a command.
-    pub(crate) fn start(bench: &Arc<ShellSession>, spec: CommandSpec) -> io::Result<Self> {
+    pub(crate) fn start(shell_session: &Arc<ShellSession>, spec: CommandSpec) -> io::Result<Self> {
         let mut running = process_group::start(
             &spec.command,
             &spec.folder,
-            bench.state_files(spec.scope)?,
+            shell_session.state_files(spec.scope)?,
             spec.input,
-            bench.leash(),
+            shell_session.reaper(),
         )?;
         Ok(Self {
             pipes: Pipes::of(&mut running.child),
-            front: bench.register_foreground(&spec.call),
-            bench: Arc::clone(bench),
+            front: shell_session.register_foreground(&spec.call),
+            shell_session: Arc::clone(shell_session),
             spec,
             running,
             chunks: Default::default(),
             so_far: String::new(),
             started: Instant::now(),
-            output: Output::Open,
+            output_open: true,
         })
     }
 
@@ -198,7 +190,7 @@ impl Foreground {
                 action = timed_out(&self.spec, self.started) => ForegroundEvent::TimedOut(action),
                 answer = self.front.move_requested() => ForegroundEvent::MoveRequested(answer),
                 status = self.running.child.wait() => ForegroundEvent::Exited(status),
-                piece = self.pipes.next(), if self.output == Output::Open => {
+                piece = self.pipes.next(), if self.output_open => {
                     ForegroundEvent::Pipe(piece)
                 }
             };
@@ -214,7 +206,7 @@ impl Foreground {
                 ForegroundEvent::Pipe(PipeEvent::Bytes(stream, bytes)) => {
                     self.print(stream, bytes, sink).await;
                 }
-                ForegroundEvent::Pipe(PipeEvent::End) => self.output = Output::Closed,
+                ForegroundEvent::Pipe(PipeEvent::End) => self.output_open = false,
                 ForegroundEvent::Exited(status) => return self.exited(status, sink).await,
                 ForegroundEvent::TimedOut(OnTimeout::End) => {
                     return self.end(ShellAbortReason::Timeout, sink).await;
@@ -261,7 +253,9 @@ impl Foreground {
         let RunningCommand {
             state_files, group, ..
         } = self.running;
-        self.bench.finish(state_files, group, self.pipes).await;
+        self.shell_session
+            .finish(state_files, group, self.pipes)
+            .await;
         match status {
             Ok(status) => CommandOutcome::Exited(status),
             Err(_) => CommandOutcome::Ended(ShellAbortReason::UserAbort),
@@ -275,9 +269,9 @@ impl Foreground {
         tokio::pin!(grace);
         loop {
             tokio::select! {
-                piece = self.pipes.next(), if self.output == Output::Open => match piece {
+                piece = self.pipes.next(), if self.output_open => match piece {
                     PipeEvent::Bytes(stream, bytes) => self.print(stream, bytes, sink).await,
-                    PipeEvent::End => self.output = Output::Closed,
+                    PipeEvent::End => self.output_open = false,
                 },
                 _ = self.running.child.wait() => break,
                 () = &mut grace => break,
@@ -325,7 +319,10 @@ impl Foreground {
             folder: self.spec.folder,
             so_far: self.so_far,
         };
-        match self.bench.background(self.running, self.pipes, header, end) {
+        match self
+            .shell_session
+            .background(self.running, self.pipes, header, end)
+        {
             Ok(id) => {
                 if let Some(answer) = answer {
                     // The request may have been cancelled meanwhile.

@@ -32,11 +32,11 @@ pub(crate) struct TooManyCommands;
 /// Starts a command in a process group of its own that does not outlive this process.
 pub(crate) fn spawn(
     command: &mut Command,
-    leash: &ChildReaper,
+    reaper: &ChildReaper,
 ) -> io::Result<(Child, ProcessGroup)> {
-    leash.ready();
+    reaper.ready();
     let child = command.process_group(0).spawn()?;
-    let group = ProcessGroup::of(&child, leash)?;
+    let group = ProcessGroup::of(&child, reaper)?;
     Ok((child, group))
 }
 
@@ -44,22 +44,22 @@ pub(crate) fn spawn(
 #[derive(Debug)]
 pub(crate) struct ProcessGroup {
     id: Pid,
-    leash: ChildReaper,
+    reaper: ChildReaper,
     /// Its permit among the commands executed at once.
     place: Option<OwnedSemaphorePermit>,
 }
 
 impl ProcessGroup {
-    /// Returns the process group that `child` leads, registered with the leash.
-    fn of(child: &Child, leash: &ChildReaper) -> io::Result<Self> {
+    /// Returns the process group that `child` leads, registered with the reaper.
+    fn of(child: &Child, reaper: &ChildReaper) -> io::Result<Self> {
         let number = child.id().and_then(|id| i32::try_from(id).ok());
         let pid = number.and_then(Pid::from_raw);
         let group = Self {
             id: pid.ok_or(io::ErrorKind::NotFound)?,
-            leash: leash.clone(),
+            reaper: reaper.clone(),
             place: None,
         };
-        leash.enter(group.id)?;
+        reaper.enter(group.id)?;
         Ok(group)
     }
 
@@ -86,7 +86,7 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
-        self.leash.leave(self.id);
+        self.reaper.leave(self.id);
     }
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn start(
     folder: &Path,
     state_files: ShellStateFiles,
     input: StdinMode,
-    leash: &ChildReaper,
+    reaper: &ChildReaper,
 ) -> io::Result<RunningCommand> {
     let place = Arc::clone(&PLACES).try_acquire_owned();
     let place = place.map_err(|_| io::Error::other(TooManyCommands))?;
@@ -160,7 +160,7 @@ pub(crate) fn start(
             .iter()
             .map(|(name, value)| (name, value)),
     );
-    let (mut child, mut group) = spawn(&mut shell, leash)?;
+    let (mut child, mut group) = spawn(&mut shell, reaper)?;
     group.place = Some(place);
     Ok(RunningCommand {
         pid: child.id().unwrap_or_default(),

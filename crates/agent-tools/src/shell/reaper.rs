@@ -1,7 +1,7 @@
 //! A second process that kills our commands if this process dies first.
 //!
 //! Commands run in their own process groups, so they would keep running if the sidecar were
-//! killed. The leash is this same program in a separate process and group, started before the
+//! killed. The reaper is this same program in a separate process and group, started before the
 //! first command. It receives every group id over a pipe and treats end of file on that pipe as
 //! our death. Temporary folders that must be removed with us are registered the same way.
 //!
@@ -28,8 +28,8 @@ use rustix::process::{
 
 use process_tag::ProcessTag;
 
-/// The command-line argument that runs this program as the leash.
-pub const ARGUMENT: &str = "leash";
+/// The command-line argument that runs this program as the reaper.
+pub const ARGUMENT: &str = "reaper";
 /// How often to scan for processes that left their group. One scan is not enough because a
 /// process that was found may have started another since.
 const ROUNDS: usize = 5;
@@ -40,46 +40,33 @@ const REAP: Duration = Duration::from_millis(500);
 /// The polling interval.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// A handle to the leash process, shared by everything that starts commands. The default has no
-/// leash: commands then end only with their owners.
+/// A handle to the reaper process, shared by everything that starts commands. The default has no
+/// reaper: commands then end only with their owners.
 #[derive(Debug, Clone, Default)]
 pub struct ChildReaper(Option<Arc<Mutex<ReaperState>>>);
 
 #[derive(Debug)]
 struct ReaperState {
-    stage: ReaperStage,
+    /// Whether the sidecar is shutting down: no new command may start.
+    shutting_down: bool,
     groups: BTreeSet<i32>,
     folders: BTreeSet<String>,
     mark: ProcessTag,
     holder: Option<Child>,
-    complaint: Complaint,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ReaperStage {
-    /// Commands can be started and are registered.
-    Used,
-    /// The sidecar is shutting down: no new command may start.
-    Over,
-}
-
-/// Whether the missing leash process was already logged; it is logged once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Complaint {
-    None,
-    Made,
+    /// Whether the missing reaper process was already logged; it is logged once.
+    failure_logged: bool,
 }
 
 impl ChildReaper {
-    /// Creates a leash for this program's commands. The process starts with the first command.
+    /// Creates a reaper for this program's commands. The process starts with the first command.
     pub fn new() -> Self {
         Self(Some(Arc::new(Mutex::new(ReaperState {
-            stage: ReaperStage::Used,
+            shutting_down: false,
             groups: BTreeSet::new(),
             folders: BTreeSet::new(),
             mark: ProcessTag::random(),
             holder: None,
-            complaint: Complaint::None,
+            failure_logged: false,
         }))))
     }
 
@@ -88,7 +75,7 @@ impl ChildReaper {
         Some(held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Starts the leash process if it is not running.
+    /// Starts the reaper process if it is not running.
     pub(crate) fn ready(&self) {
         if let Some(mut held) = self.held() {
             held.ready();
@@ -100,12 +87,12 @@ impl ChildReaper {
         let Some(mut held) = self.held() else {
             return Ok(());
         };
-        if held.stage == ReaperStage::Over {
+        if held.shutting_down {
             return Err(io::Error::other("the sidecar is ending"));
         }
         held.groups.insert(group.as_raw_nonzero().get());
         if held.send("enter", group.as_raw_nonzero()).is_err() {
-            // A new leash process receives all groups on start.
+            // A new reaper process receives all groups on start.
             held.drop_holder();
             held.ready();
         }
@@ -128,7 +115,7 @@ impl ChildReaper {
         let (Some(mut held), Some(name)) = (self.held(), as_line(folder)) else {
             return Ok(());
         };
-        if held.stage == ReaperStage::Over {
+        if held.shutting_down {
             return Err(io::Error::other("the sidecar is ending"));
         }
         if held.send("keep", name).is_err() {
@@ -154,7 +141,7 @@ impl ChildReaper {
         let Some(mut held) = self.held() else {
             return;
         };
-        held.stage = ReaperStage::Over;
+        held.shutting_down = true;
         for group in std::mem::take(&mut held.groups) {
             if let Some(group) = Pid::from_raw(group) {
                 let _ = kill_process_group(group, Signal::KILL);
@@ -163,9 +150,9 @@ impl ChildReaper {
         }
         let folders = std::mem::take(&mut held.folders);
         let mark = held.holder.is_some().then_some(held.mark);
-        // Otherwise the leash would kill us as one of our own descendants.
-        process_tag::take_off();
-        // The leash exits at the end of its input.
+        // Otherwise the reaper would kill us as one of our own descendants.
+        process_tag::clear();
+        // The reaper exits at the end of its input.
         drop(held.holder.as_mut().and_then(|child| child.stdin.take()));
         drop(held);
         let started = Instant::now();
@@ -186,7 +173,7 @@ impl ChildReaper {
 /// Kills all processes that carry the mark.
 fn end_marked(mark: ProcessTag) {
     for _ in 0..ROUNDS {
-        let found = mark.bearers();
+        let found = mark.tagged_processes();
         if found.is_empty() {
             return;
         }
@@ -218,33 +205,33 @@ fn remove_all(folders: &BTreeSet<String>) {
 impl ReaperState {
     fn ready(&mut self) {
         let alive = |child: &mut Child| matches!(child.try_wait(), Ok(None));
-        if self.stage == ReaperStage::Over || self.holder.as_mut().is_some_and(alive) {
+        if self.shutting_down || self.holder.as_mut().is_some_and(alive) {
             return;
         }
         match start(self) {
             Ok(holder) => {
                 self.holder = Some(holder);
-                if let Err(error) = self.mark.wear() {
+                if let Err(error) = self.mark.apply() {
                     tracing::debug!(%error, "commands that leave their group may outlive us");
                 }
             }
             Err(error) => {
                 self.holder = None;
-                if std::mem::replace(&mut self.complaint, Complaint::Made) == Complaint::None {
+                if !std::mem::replace(&mut self.failure_logged, true) {
                     tracing::warn!(error = %error.kind(), "commands may outlive a killed sidecar");
                 }
             }
         }
     }
 
-    /// Sends a line to the leash process. Does nothing if there is none.
+    /// Sends a line to the reaper process. Does nothing if there is none.
     fn send(&mut self, word: &str, what: impl Display) -> io::Result<()> {
         let stdin = self.holder.as_mut().and_then(|child| child.stdin.as_mut());
         let line = format!("{word} {what}\n");
         stdin.map_or(Ok(()), |stdin| stdin.write_all(line.as_bytes()))
     }
 
-    /// Kills a leash process that does not read its input. It must not resume later and kill
+    /// Kills a reaper process that does not read its input. It must not resume later and kill
     /// groups whose ids were reused.
     fn drop_holder(&mut self) {
         if let Some(mut holder) = self.holder.take() {
@@ -254,10 +241,10 @@ impl ReaperState {
     }
 }
 
-/// Starts a leash process and sends it the mark and all registered groups and folders.
+/// Starts a reaper process and sends it the mark and all registered groups and folders.
 fn start(held: &ReaperState) -> io::Result<Child> {
     let mut child = Command::new(own_program()?)
-        .arg0("cursor-leash")
+        .arg0("cursor-reaper")
         .arg(ARGUMENT)
         // It inherits none of our secrets, folders or pipes.
         .env_clear()
@@ -268,7 +255,7 @@ fn start(held: &ReaperState) -> io::Result<Child> {
         .stderr(Stdio::null())
         .spawn()?;
     let registered = child.stdin.as_mut().map_or(Ok(()), |stdin| {
-        // Do not block on a stopped leash: fail and start a new one.
+        // Do not block on a stopped reaper: fail and start a new one.
         fcntl_setfl(&*stdin, OFlags::NONBLOCK)?;
         let groups = held.groups.iter().map(|id| format!("enter {id}\n"));
         let folders = held.folders.iter().map(|name| format!("keep {name}\n"));
@@ -296,10 +283,10 @@ fn own_program() -> io::Result<PathBuf> {
     }
 }
 
-/// Runs the leash process: reads registrations until end of input, then kills the groups and
+/// Runs the reaper process: reads registrations until end of input, then kills the groups and
 /// marked processes that are left and removes the folders.
 pub fn hold() {
-    process_tag::take_off();
+    process_tag::clear();
     let mut registered = TrackedResources::default();
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         registered.apply(&line);
@@ -333,7 +320,7 @@ fn end(mut groups: BTreeSet<i32>) {
     }
 }
 
-/// What is currently registered with the leash process.
+/// What is currently registered with the reaper process.
 #[derive(Debug, Default)]
 struct TrackedResources {
     groups: BTreeSet<i32>,

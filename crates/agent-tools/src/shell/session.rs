@@ -30,7 +30,7 @@ const UNREAD: Duration = Duration::from_secs(10);
 /// The shell state of one session.
 #[derive(Debug, Default)]
 pub struct ShellSession {
-    leash: ChildReaper,
+    reaper: ChildReaper,
     inner: Mutex<SessionState>,
     /// Held while input for a background command is checked by hooks and sent.
     input: tokio::sync::Mutex<()>,
@@ -104,17 +104,17 @@ pub(crate) enum StdinError {
 }
 
 impl ShellSession {
-    /// Creates a session whose commands are ended by `leash` if this process dies.
-    pub fn new(leash: ChildReaper) -> Self {
+    /// Creates a session whose commands are ended by `reaper` if this process dies.
+    pub fn new(reaper: ChildReaper) -> Self {
         Self {
-            leash,
+            reaper,
             ..Self::default()
         }
     }
 
     /// Returns what ends the commands if this process dies first.
-    pub(crate) fn leash(&self) -> &ChildReaper {
-        &self.leash
+    pub(crate) fn reaper(&self) -> &ChildReaper {
+        &self.reaper
     }
 
     fn lock(&self) -> MutexGuard<'_, SessionState> {
@@ -127,7 +127,7 @@ impl ShellSession {
         if let Some(scratch) = &inner.folder {
             return Ok(scratch.path().to_owned());
         }
-        let scratch = SessionTempDir::new(&std::env::temp_dir(), self.leash.clone())?;
+        let scratch = SessionTempDir::new(&std::env::temp_dir(), self.reaper.clone())?;
         Ok(inner.folder.insert(scratch).path().to_owned())
     }
 
@@ -217,7 +217,7 @@ impl ShellSession {
         let (sender, asked) = mpsc::channel(1);
         self.lock().front.insert(call.to_owned(), sender.clone());
         ForegroundHandle {
-            bench: Arc::clone(self),
+            shell_session: Arc::clone(self),
             call: call.to_owned(),
             sender,
             asked,
@@ -250,7 +250,7 @@ impl ShellSession {
         inner.last += 1;
         let id = inner.last;
         let file = terminals.join(format!("{id}.txt"));
-        let bench = Arc::downgrade(self);
+        let shell_session = Arc::downgrade(self);
         let task = tokio::spawn(async move {
             let recorded = background_log::record(running, pipes, header, &file, end).await;
             let left = recorded.unwrap_or_else(|error| {
@@ -258,9 +258,11 @@ impl ShellSession {
                 None
             });
             // If the session has ended, dropping `left` ends the processes.
-            let Some(bench) = bench.upgrade() else { return };
-            bench.remove_ended(id);
-            drop(bench);
+            let Some(shell_session) = shell_session.upgrade() else {
+                return;
+            };
+            shell_session.remove_ended(id);
+            drop(shell_session);
             if let Some(left) = left {
                 left.keep().await;
             }
@@ -308,7 +310,7 @@ impl ShellSession {
         // Recorded first, because a write that fails may have sent a part.
         self.remember(id, text);
         let mut lease = StdinLease {
-            bench: self,
+            shell_session: self,
             id,
             stdin: Some(stdin),
         };
@@ -332,7 +334,7 @@ impl ShellSession {
 
 /// The standard input of a command while it is written to. Dropping this returns it.
 struct StdinLease<'a> {
-    bench: &'a ShellSession,
+    shell_session: &'a ShellSession,
     id: u32,
     stdin: Option<ChildStdin>,
 }
@@ -340,7 +342,7 @@ struct StdinLease<'a> {
 impl Drop for StdinLease<'_> {
     fn drop(&mut self) {
         let stdin = self.stdin.take();
-        let mut inner = self.bench.lock();
+        let mut inner = self.shell_session.lock();
         if let (Some(shell), Some(stdin)) = (inner.shells.get_mut(&self.id), stdin) {
             shell.stdin = StdinState::Available(stdin);
         }
@@ -367,7 +369,7 @@ pub(crate) struct Backgrounded {
 /// The registration of a foreground command; dropping it removes the registration.
 #[derive(Debug)]
 pub(crate) struct ForegroundHandle {
-    bench: Arc<ShellSession>,
+    shell_session: Arc<ShellSession>,
     call: String,
     sender: mpsc::Sender<oneshot::Sender<Backgrounded>>,
     asked: mpsc::Receiver<oneshot::Sender<Backgrounded>>,
@@ -387,7 +389,7 @@ impl ForegroundHandle {
 
 impl Drop for ForegroundHandle {
     fn drop(&mut self) {
-        let mut inner = self.bench.lock();
+        let mut inner = self.shell_session.lock();
         let mine = inner.front.get(&self.call);
         if mine.is_some_and(|sender| sender.same_channel(&self.sender)) {
             inner.front.remove(&self.call);

@@ -1,6 +1,6 @@
 //! A private temporary directory that is removed with its owner, or later.
 //!
-//! The owner holds a lock on a file in it. A process that is killed together with its leash
+//! The owner holds a lock on a file in it. A process that is killed together with its reaper
 //! leaves the directory without a lock; the next process that creates one removes it.
 
 use std::fs::{self, DirBuilder, File};
@@ -24,29 +24,29 @@ const YOUNG: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(super) struct SessionTempDir {
     path: PathBuf,
-    leash: ChildReaper,
+    reaper: ChildReaper,
     _lock: File,
 }
 
 impl SessionTempDir {
     /// Creates one, and removes those without an owner in the background.
-    pub(super) fn new(home: &Path, leash: ChildReaper) -> io::Result<Self> {
-        let made = Self::make(home, leash)?;
+    pub(super) fn new(home: &Path, reaper: ChildReaper) -> io::Result<Self> {
+        let made = Self::make(home, reaper)?;
         let home = home.to_owned();
         // Not joined, because the caller does not depend on it.
         std::thread::spawn(move || sweep(&home));
         Ok(made)
     }
 
-    fn make(home: &Path, leash: ChildReaper) -> io::Result<Self> {
+    fn make(home: &Path, reaper: ChildReaper) -> io::Result<Self> {
         let path = home.join(format!("{PREFIX}{}", Uuid::new_v4().simple()));
-        leash.keep(&path)?;
+        reaper.keep(&path)?;
         let lock = make(&path).inspect_err(|_| {
             let _ = fs::remove_dir_all(&path);
         })?;
         Ok(Self {
             path,
-            leash,
+            reaper,
             _lock: lock,
         })
     }
@@ -59,7 +59,7 @@ impl SessionTempDir {
 impl Drop for SessionTempDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
-        self.leash.forget(&self.path);
+        self.reaper.forget(&self.path);
     }
 }
 

@@ -19,11 +19,11 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::cursorignore;
-use super::paths::meant;
+use super::paths::resolve_path;
 use super::protected_paths::{ProtectedPathRules, ProtectedPaths, SETTING};
 use super::secret_paths::{SecretFiles, SecretPaths};
 use crate::handlers::io_errors;
-use crate::policy::{Leave, ToolPolicy};
+use crate::policy::ToolPolicy;
 use crate::prompts::refusals;
 
 /// Why access to a path is refused.
@@ -87,7 +87,7 @@ pub struct PathGuard {
     workspace: PathBuf,
     real: PathBuf,
     home: Option<PathBuf>,
-    outside_writes: Leave,
+    allow_outside_writes: bool,
     protection: ProtectedPathRules,
     secrets: SecretFiles,
 }
@@ -95,12 +95,12 @@ pub struct PathGuard {
 impl PathGuard {
     /// Creates the guard of a workspace with the default protected and secret paths. A workspace
     /// that does not exist contains no paths.
-    pub fn new(workspace: &Path, home: Option<PathBuf>, outside_writes: Leave) -> Self {
+    pub fn new(workspace: &Path, home: Option<PathBuf>, allow_outside_writes: bool) -> Self {
         let protected = ProtectedPaths::default();
         Self::with(
             workspace,
             home,
-            outside_writes,
+            allow_outside_writes,
             &protected,
             &SecretPaths::default(),
         )
@@ -111,7 +111,7 @@ impl PathGuard {
         Self::with(
             workspace,
             home,
-            policy.outside_writes,
+            policy.allow_outside_writes,
             &policy.protected_paths,
             &policy.secret_paths,
         )
@@ -120,7 +120,7 @@ impl PathGuard {
     fn with(
         workspace: &Path,
         home: Option<PathBuf>,
-        outside_writes: Leave,
+        allow_outside_writes: bool,
         protected: &ProtectedPaths,
         secret: &SecretPaths,
     ) -> Self {
@@ -137,7 +137,7 @@ impl PathGuard {
             workspace,
             real,
             home,
-            outside_writes,
+            allow_outside_writes,
         }
     }
 
@@ -153,7 +153,7 @@ impl PathGuard {
 
     /// Returns the absolute path of a path that the model sent.
     pub fn absolute(&self, path: &str) -> PathBuf {
-        meant(path, &self.workspace, self.home.as_deref())
+        resolve_path(path, &self.workspace, self.home.as_deref())
     }
 
     /// Checks that a path may be read, and returns its resolved path.
@@ -319,7 +319,7 @@ impl PathGuard {
         }
         let base = if real.starts_with(&self.real) {
             self.real.clone()
-        } else if self.outside_writes == Leave::Allowed && !is_process(&real) {
+        } else if self.allow_outside_writes && !is_process(&real) {
             PathBuf::from("/")
         } else {
             tracing::warn!("refused a change outside the workspace");

@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// Resolves a path of the model: relative to the workspace, with `~` and `file://` expanded, and
 /// with `.` and `..` removed lexically.
-pub(crate) fn meant(path: &str, workspace: &Path, home: Option<&Path>) -> PathBuf {
+pub(crate) fn resolve_path(path: &str, workspace: &Path, home: Option<&Path>) -> PathBuf {
     let path = path.strip_prefix("file://").unwrap_or(path);
     let joined = match (path.strip_prefix('~'), home) {
         (Some(""), Some(home)) => home.to_owned(),

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::handlers::io_errors;
 
 /// The most bytes of one ignore file.
-const MOST_BYTES: u64 = 1024 * 1024;
+const MAX_BYTES: u64 = 1024 * 1024;
 /// The ignore files that the walk reads by itself.
 const OWN: [&str; 2] = [".ignore", ".gitignore"];
 
@@ -46,7 +46,7 @@ fn status(path: &Path) -> io::Result<IgnoreFileStatus> {
     });
     match about {
         Ok(Some(about)) if about.is_dir() => Ok(IgnoreFileStatus::Missing),
-        Ok(Some(about)) if about.is_file() && about.len() <= MOST_BYTES => {
+        Ok(Some(about)) if about.is_file() && about.len() <= MAX_BYTES => {
             Ok(IgnoreFileStatus::Plain)
         }
         Ok(_) => Ok(IgnoreFileStatus::Unsafe),
@@ -66,7 +66,7 @@ pub(crate) fn rules(path: &Path) -> io::Result<Option<String>> {
         IgnoreFileStatus::Unsafe => Err(Errno::INVAL.into()),
         IgnoreFileStatus::Plain => {
             let mut bytes = Vec::new();
-            File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
+            File::open(path)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
             Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
         }
     }
@@ -109,7 +109,7 @@ fn is_git_unsafe(folder: &Path) -> bool {
 }
 
 fn first_line(path: &Path) -> Option<String> {
-    let file = File::open(path).ok()?.take(MOST_BYTES);
+    let file = File::open(path).ok()?.take(MAX_BYTES);
     BufReader::new(file).lines().next()?.ok()
 }
 
@@ -167,7 +167,7 @@ mod tests {
         fs::create_dir(at("folder")).unwrap();
         pipe(&at("pipe"));
         let long = fs::File::create(at("long")).unwrap();
-        long.set_len(MOST_BYTES + 1).unwrap();
+        long.set_len(MAX_BYTES + 1).unwrap();
         for (name, target) in [
             ("to-plain", "plain"),
             ("to-nothing", "nothing"),

@@ -43,7 +43,7 @@ pub struct SessionOptions {
     /// How long a run is parked.
     pub park_timeout: Duration,
     /// Ends the processes of the sessions.
-    pub leash: ChildReaper,
+    pub reaper: ChildReaper,
 }
 
 /// How a front end names the session of a turn.
@@ -132,7 +132,7 @@ impl SessionManager {
             let (session_id, session) = match selector {
                 SessionSelector::Id(id) => (Some(id.to_owned()), self.open_in(&mut state, id)),
                 SessionSelector::Temporary => {
-                    let session = Session::start(None, self.options.leash.clone());
+                    let session = Session::start(None, self.options.reaper.clone());
                     (None, session)
                 }
                 SessionSelector::Transcript { transcript, id } => {
@@ -169,10 +169,10 @@ impl SessionManager {
             for unused in state.index.take_unused(idle) {
                 state.sessions.close(&unused);
             }
-            let (id, leash) = (&found.session_id, &self.options.leash);
+            let (id, reaper) = (&found.session_id, &self.options.reaper);
             let max_parked = self.options.max_parked;
             state.sessions.open(id, max_parked, |last| {
-                Session::start_unkept(last, id, leash.clone())
+                Session::start_unkept(last, id, reaper.clone())
             })
         } else {
             self.open_in(state, &found.session_id)
@@ -188,13 +188,13 @@ impl SessionManager {
 
     /// Opens a session that is stored on disk, if there is a store.
     fn open_in(&self, state: &mut State, id: &str) -> Session {
-        let leash = self.options.leash.clone();
+        let reaper = self.options.reaper.clone();
         let max_parked = self.options.max_parked;
         state
             .sessions
             .open(id, max_parked, |last| match self.options.store.clone() {
-                Some(store) => Session::start_after(last, Some((store, id.to_owned())), leash),
-                None => Session::start_unkept(last, id, leash),
+                Some(store) => Session::start_after(last, Some((store, id.to_owned())), reaper),
+                None => Session::start_unkept(last, id, reaper),
             })
     }
 

@@ -115,7 +115,7 @@ pub(super) fn launch(
     };
     let execution = handlers::ExecutorOptions {
         policy: &policy.native,
-        bench: surroundings.bench,
+        shell_session: surroundings.bench,
         current,
         granted: surroundings.granted.clone(),
         bridge: Arc::clone(&bridge),
@@ -139,7 +139,7 @@ pub(super) fn launch(
         HookContext {
             workspace: request.workspace.clone(),
             home: policy.home.clone(),
-            bench: Arc::clone(surroundings.bench),
+            shell_session: Arc::clone(surroundings.bench),
             conversation: conversation.id.clone(),
             model: request.model.id.clone(),
         },

@@ -82,25 +82,25 @@ enum Brought {
 impl Session {
     /// Starts the task; it ends with the last handle. A session with a store is kept on disk under
     /// its name.
-    pub fn start(store: Option<(Store, String)>, leash: ChildReaper) -> Self {
-        Self::start_after(None, store, leash)
+    pub fn start(store: Option<(Store, String)>, reaper: ChildReaper) -> Self {
+        Self::start_after(None, store, reaper)
     }
 
     /// Starts the task of a session whose previous task may still use the same store.
     pub fn start_after(
         last: Option<SessionEnd>,
         store: Option<(Store, String)>,
-        leash: ChildReaper,
+        reaper: ChildReaper,
     ) -> Self {
-        Self::spawn(last, Memory::new(store), leash)
+        Self::spawn(last, Memory::new(store), reaper)
     }
 
     /// Starts the task of a named session that is kept in memory only.
-    pub fn start_unkept(last: Option<SessionEnd>, name: &str, leash: ChildReaper) -> Self {
-        Self::spawn(last, Memory::unkept(name), leash)
+    pub fn start_unkept(last: Option<SessionEnd>, name: &str, reaper: ChildReaper) -> Self {
+        Self::spawn(last, Memory::unkept(name), reaper)
     }
 
-    fn spawn(last: Option<SessionEnd>, memory: Memory, leash: ChildReaper) -> Self {
+    fn spawn(last: Option<SessionEnd>, memory: Memory, reaper: ChildReaper) -> Self {
         let (asks, inbox) = mpsc::channel(16);
         let recorded = Recorded::default();
         let (gate_sender, gate) = watch::channel(Weak::new());
@@ -116,7 +116,7 @@ impl Session {
             effects: Effects::default(),
             cards: None,
             recorded: recorded.clone(),
-            bench: Arc::new(ShellSession::new(leash)),
+            bench: Arc::new(ShellSession::new(reaper)),
             seen: Arc::default(),
             granted: GrantedTools::default(),
             undelivered: Vec::new(),

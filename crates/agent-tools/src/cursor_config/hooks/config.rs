@@ -7,7 +7,7 @@ use regex::Regex;
 use serde_json::Value as Json;
 
 /// The default timeout of a hook.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest timeout that settings can set.
 const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -179,7 +179,7 @@ fn asked(hook: &Json, file: &Path, folder: &Path) -> HookAction {
     HookAction::Command {
         command: command.to_owned(),
         folder: folder.to_owned(),
-        patience: seconds.map_or(PATIENCE, |seconds| {
+        patience: seconds.map_or(TIMEOUT, |seconds| {
             Duration::try_from_secs_f64(seconds).map_or(LONGEST, |time| time.min(LONGEST))
         }),
     }

@@ -74,7 +74,9 @@ impl HookedExecutor {
         }
         // Input of one shell is checked in the order in which it is sent.
         let _input = match &request {
-            ExecRequest::WriteShellStdinArgs(_) => Some(self.occasion.bench.take_input().await),
+            ExecRequest::WriteShellStdinArgs(_) => {
+                Some(self.occasion.shell_session.take_input().await)
+            }
             _ => None,
         };
         for question in self.questions(&request) {

@@ -12,7 +12,7 @@ use super::config::HookEvent;
 use crate::ExecRequest;
 use crate::cursor_config::mcp::McpServers;
 use crate::handlers::text_file::faithful;
-use crate::workspace::paths::meant;
+use crate::workspace::paths::resolve_path;
 use cursor_proto::agent::v1::{McpArgs, PiEditReplacement};
 use cursor_proto::value;
 
@@ -89,16 +89,16 @@ fn text(path: &Path) -> String {
 
 impl HookContext {
     /// Returns the absolute path that a request's path refers to.
-    fn meant(&self, path: &str) -> PathBuf {
-        meant(path, &self.workspace, self.home.as_deref())
+    fn resolve_path(&self, path: &str) -> PathBuf {
+        resolve_path(path, &self.workspace, self.home.as_deref())
     }
 
     /// Returns the folder a command runs in.
     fn folder(&self, given: &str) -> PathBuf {
         if given.is_empty() {
-            self.bench.cwd(&self.workspace)
+            self.shell_session.cwd(&self.workspace)
         } else {
-            self.meant(given)
+            self.resolve_path(given)
         }
     }
 }
@@ -128,14 +128,14 @@ pub(super) fn questions(
     let Some((tool, mut input)) = tool(request) else {
         return Vec::new();
     };
-    let path = path_of(request).map(|(member, path)| (member, occasion.meant(path)));
+    let path = path_of(request).map(|(member, path)| (member, occasion.resolve_path(path)));
     if let Some((member, path)) = &path {
         input[*member] = text(path).into();
     }
     let executed = match request {
         // Join it with the unfinished line, because a line may be sent in parts.
         ExecRequest::WriteShellStdinArgs(args) => {
-            let line = occasion.bench.unfinished(args.shell_id) + &args.chars;
+            let line = occasion.shell_session.unfinished(args.shell_id) + &args.chars;
             Some((line, occasion.folder("")))
         }
         request => {
@@ -192,7 +192,7 @@ pub(super) fn returns_content(request: &ExecRequest) -> bool {
 
 /// Returns the absolute path that a request names.
 pub(super) fn file(request: &ExecRequest, occasion: &HookContext) -> Option<PathBuf> {
-    path_of(request).map(|(_, path)| occasion.meant(path))
+    path_of(request).map(|(_, path)| occasion.resolve_path(path))
 }
 
 fn pointer(member: &str) -> &'static str {

@@ -23,7 +23,7 @@ use crate::shell::reaper::ChildReaper;
 #[derive(Debug, Clone, Default)]
 pub struct Hooks {
     pub(super) all: Vec<Hook>,
-    pub(super) leash: ChildReaper,
+    pub(super) reaper: ChildReaper,
 }
 
 /// The context that hooks are run in.
@@ -34,7 +34,7 @@ pub struct HookContext {
     /// The user's home, for paths that begin with `~`.
     pub home: Option<PathBuf>,
     /// The session's shells: their current folder, and the input that was sent to them.
-    pub bench: Arc<ShellSession>,
+    pub shell_session: Arc<ShellSession>,
     /// The conversation id.
     pub conversation: String,
     /// The model id.
@@ -85,7 +85,7 @@ impl Hooks {
         let payload = payload(event, about, occasion);
         let asking = wanted
             .iter()
-            .map(|hook| run_hook::ask(&hook.asked, &payload, &occasion.workspace, &self.leash));
+            .map(|hook| run_hook::ask(&hook.asked, &payload, &occasion.workspace, &self.reaper));
         let said = futures_util::future::join_all(asking).await;
         let no: Vec<String> = said
             .into_iter()

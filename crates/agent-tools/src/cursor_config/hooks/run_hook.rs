@@ -17,7 +17,7 @@ use crate::shell::process_group::{scrub, spawn};
 use crate::shell::reaper::ChildReaper;
 
 /// The most bytes kept of each output stream of a hook.
-const MOST_OUTPUT: u64 = 1024 * 1024;
+const MAX_OUTPUT: u64 = 1024 * 1024;
 /// The most characters of a hook's message that are passed on.
 const MOST_TOLD: usize = 4096;
 
@@ -43,7 +43,7 @@ pub(super) async fn ask(
     asked: &HookAction,
     payload: &Json,
     workspace: &Path,
-    leash: &ChildReaper,
+    reaper: &ChildReaper,
 ) -> HookDecision {
     let (command, folder, patience) = match asked {
         HookAction::Not(why) => return HookDecision::Deny(why.clone()),
@@ -53,10 +53,10 @@ pub(super) async fn ask(
             patience,
         } => (command, folder, *patience),
     };
-    match tokio::time::timeout(patience, run(command, folder, payload, workspace, leash)).await {
+    match tokio::time::timeout(patience, run(command, folder, payload, workspace, reaper)).await {
         Ok(Ok(ended)) => judge(&ended),
         Ok(Err(error)) if error.kind() == ErrorKind::FileTooLarge => {
-            HookDecision::Deny(refusals::hook_output_too_long(MOST_OUTPUT >> 20))
+            HookDecision::Deny(refusals::hook_output_too_long(MAX_OUTPUT >> 20))
         }
         Ok(Err(error)) => HookDecision::Deny(refusals::hook_not_started(error.kind())),
         Err(_) => HookDecision::Deny(refusals::hook_timed_out(patience.as_secs())),
@@ -68,7 +68,7 @@ async fn run(
     folder: &Path,
     payload: &Json,
     workspace: &Path,
-    leash: &ChildReaper,
+    reaper: &ChildReaper,
 ) -> std::io::Result<HookExit> {
     let mut shell = Command::new("sh");
     scrub(&mut shell);
@@ -82,7 +82,7 @@ async fn run(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     // `_group` ends the hook's processes even if this future is dropped.
-    let (mut child, _group) = spawn(&mut shell, leash)?;
+    let (mut child, _group) = spawn(&mut shell, reaper)?;
     let missing = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
     let mut input = child.stdin.take().ok_or_else(missing)?;
     let output = child.stdout.take().ok_or_else(missing)?;
@@ -96,20 +96,17 @@ async fn run(
     };
     let answering = async move {
         let mut stdout = Vec::new();
-        output
-            .take(MOST_OUTPUT + 1)
-            .read_to_end(&mut stdout)
-            .await?;
-        match stdout.len() as u64 > MOST_OUTPUT {
+        output.take(MAX_OUTPUT + 1).read_to_end(&mut stdout).await?;
+        if stdout.len() as u64 > MAX_OUTPUT {
             // Fail now: the rest is not read, so the hook would block and never exit.
-            true => Err(ErrorKind::FileTooLarge.into()),
-            false => Ok(stdout),
+            return Err(ErrorKind::FileTooLarge.into());
         }
+        Ok(stdout)
     };
     let complaining = async move {
         let mut stderr = Vec::new();
         (&mut errors)
-            .take(MOST_OUTPUT)
+            .take(MAX_OUTPUT)
             .read_to_end(&mut stderr)
             .await?;
         tokio::io::copy(&mut errors, &mut tokio::io::sink()).await?;

@@ -41,9 +41,10 @@ impl ServerConfig {
 
     /// The provider its tools are grouped under; never the host's own provider.
     pub fn identifier(&self) -> String {
-        match self.name == PROVIDER {
-            true => format!("user-{}", self.name),
-            false => self.name.clone(),
+        if self.name == PROVIDER {
+            format!("user-{}", self.name)
+        } else {
+            self.name.clone()
         }
     }
 }

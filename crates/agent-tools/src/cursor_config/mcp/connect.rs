@@ -106,7 +106,7 @@ async fn open(
                 // Its stderr is discarded, because ours is not for the output of servers.
                 .stderr(Stdio::null());
             let server = server.upgrade().ok_or(ConnectError::Refused)?;
-            let (mut child, group) = spawn(&mut command, &server.leash)
+            let (mut child, group) = spawn(&mut command, &server.reaper)
                 .map_err(|error| ConnectError::Start(error.kind()))?;
             let pipes = child.stdout.take().zip(child.stdin.take());
             // Dropping the server ends its processes.

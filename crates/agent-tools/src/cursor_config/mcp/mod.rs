@@ -28,7 +28,7 @@ use config::{ServerConfig, Transport, plain};
 /// Counted once for each server; later turns do not wait.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The most tools offered; with many more, Cursor fails the whole request.
-const MOST_TOOLS: usize = 250;
+const MAX_TOOLS: usize = 250;
 /// How long after a failure a server may be connected again.
 const AGAIN: Duration = Duration::from_secs(30);
 
@@ -37,7 +37,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 pub struct McpServer {
     /// Its configuration.
     pub config: ServerConfig,
-    leash: ChildReaper,
+    reaper: ChildReaper,
     times: Timeouts,
     state: watch::Sender<ConnectionState>,
     hold: Mutex<ConnectionSlot>,
@@ -126,10 +126,10 @@ pub(super) enum ConnectError {
 }
 
 impl McpServer {
-    pub(super) fn new(config: ServerConfig, times: Timeouts, leash: &ChildReaper) -> Arc<Self> {
+    pub(super) fn new(config: ServerConfig, times: Timeouts, reaper: &ChildReaper) -> Arc<Self> {
         Arc::new(Self {
             config,
-            leash: leash.clone(),
+            reaper: reaper.clone(),
             times,
             state: watch::Sender::new(ConnectionState::Asleep),
             hold: Mutex::default(),
@@ -325,7 +325,7 @@ impl McpServers {
     /// Returns all tools that are available now, up to the limit with `beside` tools of the host.
     pub fn offers(&self, beside: usize) -> Vec<ToolDefinition> {
         let all = self.0.iter().flat_map(|server| server.offers());
-        all.take(MOST_TOOLS.saturating_sub(beside)).collect()
+        all.take(MAX_TOOLS.saturating_sub(beside)).collect()
     }
 
     /// Returns problems to report to the user: servers that failed, and too many tools.
@@ -338,10 +338,10 @@ impl McpServers {
         };
         let mut problems: Vec<String> = self.0.iter().filter_map(problem).collect();
         let all: usize = self.0.iter().map(|server| server.offers().len()).sum();
-        if all + beside > MOST_TOOLS {
-            let left_out = all + beside - MOST_TOOLS;
+        if all + beside > MAX_TOOLS {
+            let left_out = all + beside - MAX_TOOLS;
             problems.push(format!(
-                "Cursor takes no more than {MOST_TOOLS} tools: {left_out} of MCP servers were left out"
+                "Cursor takes no more than {MAX_TOOLS} tools: {left_out} of MCP servers were left out"
             ));
         }
         problems

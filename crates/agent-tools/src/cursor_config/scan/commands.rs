@@ -182,11 +182,7 @@ impl Scan<'_> {
         };
         let (servers, problems) = match jsonc::parse(&text) {
             Ok(json) => servers::read(&json, &names, &mut env_file),
-            // The error's text could quote a password; its line number cannot.
-            Err(error) => {
-                let problem = format!("it is no JSON (line {})", error.line());
-                (Vec::new(), vec![problem])
-            }
+            Err(error) => (Vec::new(), vec![error.to_string()]),
         };
         let told = problems
             .iter()

@@ -2,7 +2,6 @@
 
 use super::patch::NOTHING;
 use super::*;
-use crate::policy::Leave;
 use cursor_proto::aiserver::v1::FileDiff;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -15,7 +14,7 @@ struct Repository {
 impl Repository {
     async fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
-        let guard = PathGuard::new(home.path(), None, Leave::Refused);
+        let guard = PathGuard::new(home.path(), None, false);
         let new = Self {
             _home: home,
             guard: Arc::new(guard),

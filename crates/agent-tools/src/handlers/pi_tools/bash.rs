@@ -24,7 +24,7 @@ pub(crate) async fn bash(
     let timeout = args.timeout.filter(|seconds| *seconds > 0.0);
     let spec = CommandSpec {
         command: args.command,
-        folder: shell.bench.cwd(&shell.workspace),
+        folder: shell.shell_session.cwd(&shell.workspace),
         call: String::new(),
         timeout: timeout
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
@@ -39,11 +39,11 @@ pub(crate) async fn bash(
             ..PiBashExecError::default()
         })
     };
-    let file = match shell.bench.output_file() {
+    let file = match shell.shell_session.output_file() {
         Ok(file) => file,
         Err(error) => return failed(error),
     };
-    let command = match Foreground::start(&shell.bench, spec) {
+    let command = match Foreground::start(&shell.shell_session, spec) {
         Ok(command) => command,
         Err(error) => return failed(error),
     };

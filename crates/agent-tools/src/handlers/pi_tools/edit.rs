@@ -150,14 +150,13 @@ fn patch(path: &str, old: &str, new: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Leave;
     use std::fs;
 
     #[test]
     fn an_edit_changes_no_other_byte() {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("f");
-        let guard = PathGuard::new(home.path(), None, Leave::Refused);
+        let guard = PathGuard::new(home.path(), None, false);
         let edited = |bytes: &[u8]| {
             fs::write(&file, bytes).unwrap();
             let args = PiEditExecArgs {

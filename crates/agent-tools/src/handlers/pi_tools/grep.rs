@@ -6,9 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::PiToolError;
 use crate::handlers::pi_tools;
-use crate::handlers::search::{
-    self, Case, Direction, Links, OutputLine, Query, SearchOutput, SortKey, Span,
-};
+use crate::handlers::search::{self, OutputLine, Query, SearchOutput, SortKey};
 use crate::workspace::path_guard::{PathDenied, PathGuard};
 use cursor_proto::agent::v1::*;
 
@@ -49,19 +47,16 @@ pub(crate) fn grep(
     };
     let query = Query {
         pattern,
-        case: match args.ignore_case {
-            Some(true) => Case::Insensitive,
-            _ => Case::Sensitive,
-        },
-        span: Span::Line,
+        ignore_case: args.ignore_case == Some(true),
+        multiline: false,
         output: SearchOutput::Content,
         before: context.unwrap_or(0),
         after: context.unwrap_or(0),
         glob: args.glob.clone().filter(|glob| !glob.is_empty()),
         kind: None,
         order: SortKey::Path,
-        direction: Direction::Ascending,
-        links: Links::Skipped,
+        ascending: true,
+        follow_links_inside: false,
     };
     let base = if target.is_dir() {
         target.as_path()

@@ -1,7 +1,6 @@
 use std::fs;
 
 use super::*;
-use crate::policy::Leave;
 
 const KB: usize = 1024;
 
@@ -31,25 +30,25 @@ fn files(kilobytes: &[usize]) -> Files {
 }
 
 /// A search for `hit`.
-fn with_query<T>(links: Links, work: impl FnOnce(&Query) -> T) -> T {
+fn with_query<T>(follow_links_inside: bool, work: impl FnOnce(&Query) -> T) -> T {
     work(&Query {
         pattern: "hit".into(),
-        case: Case::Sensitive,
-        span: Span::Line,
+        ignore_case: false,
+        multiline: false,
         output: SearchOutput::Content,
         before: 0,
         after: 0,
         glob: None,
         kind: None,
         order: SortKey::Path,
-        direction: Direction::Ascending,
-        links,
+        ascending: true,
+        follow_links_inside,
     })
 }
 
 /// Runs `work` with a pool whose batches may use `room` bytes.
 fn with_pool<T>(room: usize, work: impl FnOnce(WorkerPool<'_>, StopCondition<'_>) -> T) -> T {
-    with_query(Links::Skipped, |query| pool_of(room, query, work))
+    with_query(false, |query| pool_of(room, query, work))
 }
 
 fn pool_of<T>(
@@ -57,7 +56,7 @@ fn pool_of<T>(
     query: &Query,
     work: impl FnOnce(WorkerPool<'_>, StopCondition<'_>) -> T,
 ) -> T {
-    let guard = PathGuard::new(Path::new("/"), None, Leave::Refused);
+    let guard = PathGuard::new(Path::new("/"), None, false);
     let pool = WorkerPool {
         guard: &guard,
         threads: 4,
@@ -66,7 +65,7 @@ fn pool_of<T>(
         query,
     };
     let stop = StopCondition {
-        deadline: Instant::now() + PATIENCE,
+        deadline: Instant::now() + TIMEOUT,
         abort: &CancellationToken::new(),
     };
     work(pool, stop)
@@ -144,14 +143,14 @@ fn links_are_followed_inside_the_workspace_only() {
     symlink("../outside/deep/o", workspace.join("file")).unwrap();
     symlink("a", workspace.join("in")).unwrap();
     symlink(&workspace, home.join("outside/back")).unwrap();
-    let guard = PathGuard::new(&workspace, None, Leave::Refused);
-    with_query(Links::FollowedInside, |query| {
+    let guard = PathGuard::new(&workspace, None, false);
+    with_query(true, |query| {
         assert_eq!(found(&guard, &workspace, query), ["a/f", "in/f"]);
         // A link that is named explicitly is searched, with everything below its target.
         let named = found(&guard, &workspace.join("out"), query);
         assert!(named.contains(&"out/deep/o".to_owned()), "{named:?}");
     });
-    with_query(Links::Skipped, |query| {
+    with_query(false, |query| {
         assert_eq!(found(&guard, &workspace, query), ["a/f"]);
     });
 }

@@ -38,7 +38,7 @@ async fn concurrent_commands_lose_no_exports() {
         }
     }
     assert_eq!(scratch.run("echo $FOO").await, "bar\n");
-    let folder = scratch.bench.terminals().unwrap();
+    let folder = scratch.shell_session.terminals().unwrap();
     let names = fs::read_dir(folder.parent().unwrap()).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let states: Vec<String> = names.filter(|name| name.starts_with("state")).collect();
@@ -163,13 +163,19 @@ impl TestDir {
     async fn ended(&self, id: u32) -> String {
         let never_cancelled = CancellationToken::new();
         while !matches!(
-            self.bench.write_stdin(id, "", &never_cancelled).await,
+            self.shell_session
+                .write_stdin(id, "", &never_cancelled)
+                .await,
             Err(crate::shell::session::StdinError::NotFound)
         ) {
             // A paused clock advances only while every task is idle.
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
-        let file = self.bench.terminals().unwrap().join(format!("{id}.txt"));
+        let file = self
+            .shell_session
+            .terminals()
+            .unwrap()
+            .join(format!("{id}.txt"));
         fs::read_to_string(file).unwrap()
     }
 }
@@ -242,7 +248,11 @@ async fn the_end_of_a_background_command_is_recorded_while_another_process_print
     );
     // Its later output is kept.
     fs::write(go, "later\n").unwrap();
-    let file = scratch.bench.terminals().unwrap().join(format!("{id}.txt"));
+    let file = scratch
+        .shell_session
+        .terminals()
+        .unwrap()
+        .join(format!("{id}.txt"));
     while !fs::read_to_string(&file).unwrap().ends_with("---\nlater\n") {
         tokio::task::yield_now().await;
     }

@@ -11,12 +11,12 @@ fn result(text: &str, verdict: Verdict) -> HostResult {
 }
 
 fn given(request: ExecRequest, given: HostResult) -> Vec<ExecReply> {
-    let places = PathResolver {
+    let resolver = PathResolver {
         workspace: "/w".into(),
         home: None,
     };
     let took = Duration::from_millis(7);
-    replies(request, given, &places, SearchTarget::Folder, took).unwrap()
+    replies(request, given, &resolver, SearchTarget::Folder, took).unwrap()
 }
 
 fn one(request: ExecRequest, result: HostResult) -> ExecReply {

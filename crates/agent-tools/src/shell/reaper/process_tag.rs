@@ -38,19 +38,19 @@ impl ProcessTag {
 
     /// Marks this process and every process it starts from now on.
     #[cfg(target_os = "linux")]
-    pub(super) fn wear(self) -> io::Result<()> {
+    pub(super) fn apply(self) -> io::Result<()> {
         let Rlimit { maximum, .. } = getrlimit(Resource::Rttime);
         let current = Some(self.0);
         Ok(setrlimit(Resource::Rttime, Rlimit { current, maximum })?)
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn wear(self) -> io::Result<()> {
+    pub(super) fn apply(self) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Returns all other processes that carry this mark.
-    pub(super) fn bearers(self) -> Vec<Pid> {
+    pub(super) fn tagged_processes(self) -> Vec<Pid> {
         // Only Linux has `/proc/<pid>/limits`; elsewhere the list is empty.
         let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         processes
@@ -67,7 +67,7 @@ impl ProcessTag {
 
 /// Removes the mark from this process.
 #[cfg(target_os = "linux")]
-pub(super) fn take_off() {
+pub(super) fn clear() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Rttime);
     let limit = Rlimit {
         current: maximum,
@@ -79,7 +79,7 @@ pub(super) fn take_off() {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn take_off() {}
+pub(super) fn clear() {}
 
 /// Returns the mark in the text of a `limits` file.
 fn mark_in(limits: &str) -> Option<ProcessTag> {

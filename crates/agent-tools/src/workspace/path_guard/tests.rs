@@ -28,7 +28,7 @@ fn scratch() -> TestWorkspace {
     symlink("loop1", workspace.join("loop2")).unwrap();
     symlink("nowhere", workspace.join("dangling")).unwrap();
     symlink("/", workspace.join("root")).unwrap();
-    let guard = PathGuard::new(&workspace, Some("/home/u".into()), Leave::Refused);
+    let guard = PathGuard::new(&workspace, Some("/home/u".into()), false);
     TestWorkspace { home, guard }
 }
 
@@ -114,7 +114,7 @@ fn proc_directories_of_processes_are_not_read() {
 #[test]
 fn allowed_outside_writes_cover_the_disk_but_no_process() {
     let TestWorkspace { home, guard } = scratch();
-    let free = PathGuard::new(guard.workspace(), None, Leave::Allowed);
+    let free = PathGuard::new(guard.workspace(), None, true);
     assert!(free.write(&home.path().join("outside/new.txt")).is_ok());
     assert!(free.write(Path::new("/proc/self/mem")).is_err());
 }
@@ -248,7 +248,7 @@ fn settings_that_name_commands_are_not_changed() {
         "{refused:?}"
     );
     // Nor are the user's own, if the workspace contains them.
-    let dotfiles = PathGuard::new(&workspace, Some(home.path().into()), Leave::Refused);
+    let dotfiles = PathGuard::new(&workspace, Some(home.path().into()), false);
     symlink(workspace.join("a"), home.path().join(".cursor")).unwrap();
     let refused = dotfiles.write(&dotfiles.absolute("a/mcp.json"));
     assert!(
@@ -339,7 +339,7 @@ fn credentials_are_neither_read_nor_changed() {
         guard.workspace().join("second"),
     )
     .unwrap();
-    let guard = PathGuard::new(guard.workspace(), Some(home.clone()), Leave::Allowed);
+    let guard = PathGuard::new(guard.workspace(), Some(home.clone()), true);
     for path in [
         "~/.local/state/cursor-sidecar/login.json",
         "~/.local/state/cursor-sidecar",
