@@ -162,7 +162,7 @@ enum Phase {
     ShutDown,
 }
 
-/// Serves one connection until it ends or `told_to_end` resolves; active requests are then answered
+/// Serves one connection until it ends or `ending` resolves; active requests are then answered
 /// as cancelled. `hung_up` returns whether the other side has closed its end, for when the input is
 /// not read.
 pub(super) async fn serve(
@@ -170,9 +170,9 @@ pub(super) async fn serve(
     peer: Peer,
     mut inbound: mpsc::Receiver<Queued<Inbound>>,
     hung_up: fn() -> bool,
-    told_to_end: impl Future<Output = ()>,
+    ending: impl Future<Output = ()>,
 ) -> Ended {
-    let mut told_to_end = std::pin::pin!(told_to_end);
+    let mut ending = std::pin::pin!(ending);
     let mut connection = Connection {
         methods,
         phase: Phase::New,
@@ -189,7 +189,7 @@ pub(super) async fn serve(
             },
             Some(_) = connection.tasks.join_next() => Ok(None),
             () = connection.peer.out.closed() => break Ended::Abrupt,
-            () = &mut told_to_end => break Ended::Abrupt,
+            () = &mut ending => break Ended::Abrupt,
         };
         match received {
             Ok(None) => {}
@@ -241,7 +241,7 @@ fn present<'de, D: Deserializer<'de>>(json: D) -> Result<Option<&'de RawValue>, 
 }
 
 impl Connection {
-    /// Answers the active requests, because nobody else will. They are dropped with the connection.
+    /// Answers the active requests, because the process ends. They are dropped with the connection.
     async fn answer_all(&self) {
         let open: Vec<String> = lock(&self.in_flight).drain().map(|(id, _)| id).collect();
         for id in open {
