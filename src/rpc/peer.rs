@@ -245,7 +245,7 @@ fn present<'de, D: Deserializer<'de>>(json: D) -> Result<Option<&'de RawValue>, 
 }
 
 impl HostConnection {
-    /// Answers the active requests, because nothing else does. They are dropped with the connection.
+    /// Answers the active requests, because the process ends. They are dropped with the connection.
     async fn answer_all(&self) {
         let open: Vec<String> = lock(&self.in_flight).drain().map(|(id, _)| id).collect();
         for id in open {

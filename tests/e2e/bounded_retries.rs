@@ -1,4 +1,4 @@
-//! A fault that stays ends soon and is reported once, and a process that is told to end answers.
+//! A fault that stays ends soon and is reported once, and a process that gets a signal to end answers first.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ fn a_checkpoint_without_its_blobs_is_not_sent_twice() {
 }
 
 #[test]
-fn an_open_turn_is_answered_when_the_process_is_told_to_end() {
+fn an_open_turn_is_answered_when_a_signal_ends_the_process() {
     let simulator = attempts(&[r#"{ text = "Hm. " }, { stall = true }"#]);
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.user("go");

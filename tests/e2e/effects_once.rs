@@ -294,7 +294,7 @@ fn effects_are_known_to_the_run_of_a_rejected_message() {
 
 /// The same, but the user stops the turn before the run reports on the message.
 #[test]
-fn effects_are_known_after_a_stop_behind_results_and_a_message() {
+fn effects_are_known_after_results_a_message_and_a_stop() {
     let first = format!(
         r#"{CONTEXT}, {SAVED}, {}, {}, {INJECTED}, {CANCELLED}, {{ checkpoint = "late" }}, {{ end = true }}"#,
         runs("a"),
@@ -560,7 +560,7 @@ fn a_state_folder_that_cannot_be_written_is_read() {
     played(&simulator);
 }
 
-/// An inline host: the stream falls silent behind a checkpoint from before the result, and the
+/// An inline host: the stream falls silent after a checkpoint from before the result, and the
 /// message that asks the model to continue has the result too.
 #[test]
 fn results_are_sent_with_the_text_when_a_silent_stream_is_restarted() {

@@ -58,7 +58,7 @@ impl Name {
     }
 }
 
-/// A log that another process left behind.
+/// A log that another process has not removed.
 #[derive(Debug)]
 pub enum Left {
     /// It can be read.

@@ -60,7 +60,7 @@ pub(super) struct Effect {
     pub(super) end: Result<(), ExecError>,
     /// What the server knows of the result.
     ack: AckState,
-    /// Whether this stream has gone on without asking for it. The checkpoint it started from
+    /// Whether this stream has continued without requesting it. The checkpoint it started from
     /// includes the result, or the model has chosen something else.
     passed: bool,
     /// Whether the host was called after this request.
@@ -339,7 +339,7 @@ impl Memo {
         Some(done)
     }
 
-    /// Records that this stream has gone on without asking for these requests.
+    /// Records that this stream has continued without these requests.
     fn pass(&mut self, which: impl Fn(&Effect) -> bool) {
         let earlier = |done: &&mut Effect| done.origin == Origin::Us && done.is_earlier();
         for done in self.done.iter_mut().filter(earlier) {

@@ -249,7 +249,7 @@ fn effects_stay_recorded_when_a_stream_passes_them() {
     for command in ["make", "deploy", "other"] {
         assert!(again.recall(&shell(command, "y")).is_some(), "{command}");
     }
-    // Behind a checkpoint it goes on from there, unless that checkpoint is given up.
+    // After a checkpoint it continues from there, unless that checkpoint is given up.
     memo.checkpoint();
     memo.restart();
     assert!(memo.recall(&shell("make", "y")).is_none());

@@ -30,7 +30,7 @@ impl Live {
     pub(in crate::turn) async fn inject(&mut self, message: UserMessage, source: Source) {
         let injection = self.steering.inject(message, source, Instant::now());
         if source == Source::Separate {
-            // The host was told that it is accepted, and its history may never contain it.
+            // The host relies on it being accepted, and its history may never contain it.
             self.on_disk = OnDisk::Stale;
             if let Err(error) = self.save().await {
                 tracing::debug!(%error, "an injected message could not be saved");
