@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::run::{
-    Action, Backend, BlobKey, MemoryBlobs, Model, RetryPolicy, RunEvent, RunSpec, Spent, Timing,
-    ToolGates, UserMessage, start,
+    Action, Backend, BlobKey, MemoryBlobs, Model, RetriesUsed, RetryPolicy, RunEvent, RunSpec,
+    Timing, ToolGates, UserMessage, start,
 };
 use agent_tools::rejection::Rejector;
 use cursor_client::ClientOptions;
@@ -234,7 +234,7 @@ async fn stream(backend: &Backend) -> f64 {
         blob_key: BlobKey::random().unwrap(),
         gates: ToolGates::default(),
         shown: String::new(),
-        spent: Spent::default(),
+        spent: RetriesUsed::default(),
         rest: Duration::ZERO,
         done: Default::default(),
     };

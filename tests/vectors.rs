@@ -15,12 +15,12 @@ mod tool_cards;
 use std::path::{Path, PathBuf};
 
 use agent::conversation::fingerprint::{Continuity, Fingerprint};
-use agent::turn::{final_text, overflow};
+use agent::turn::{context_overflow, final_text};
 use bytes::Bytes;
 use cursor_client::checksum;
 use cursor_proto::agent::v1::{AgentClientMessage, AgentServerMessage};
 use cursor_proto::drift::Drift;
-use cursor_proto::{ascending, available_models, envelope, value};
+use cursor_proto::{available_models, envelope, field_order, protobuf_value};
 use cursor_sidecar::rpc::host_messages::transcript;
 use foundation::scrub::Scrubber;
 use prost::Message as _;
@@ -187,15 +187,15 @@ fn mcp_values_case(case: &Json) -> Result<(), String> {
     if let Some(raw) = case["raw_hex"].as_str() {
         return same(
             "text",
-            &value::decode_or_text(&hex(raw)),
+            &protobuf_value::decode_or_text(&hex(raw)),
             &case["decoded"]["ok"],
         );
     }
     let wire = hex(case["hex"].as_str().unwrap());
-    same("bytes", &value::encode(&case["value"]), &wire)?;
+    same("bytes", &protobuf_value::encode(&case["value"]), &wire)?;
     same(
         "round trip",
-        &value::decode_or_text(&wire),
+        &protobuf_value::decode_or_text(&wire),
         &case["roundtrip"],
     )
 }
@@ -281,12 +281,18 @@ fn wire_message_case(case: &Json) -> Result<(), String> {
         "client" => {
             let message = AgentClientMessage::decode(wire.clone()).map_err(|e| e.to_string())?;
             unknown.inspect("agent.v1.AgentClientMessage", &wire);
-            (variant_name(&message.message), ascending::client(&message))
+            (
+                variant_name(&message.message),
+                field_order::client(&message),
+            )
         }
         _ => {
             let message = AgentServerMessage::decode(wire.clone()).map_err(|e| e.to_string())?;
             unknown.inspect("agent.v1.AgentServerMessage", &wire);
-            (variant_name(&message.message), ascending::server(&message))
+            (
+                variant_name(&message.message),
+                field_order::server(&message),
+            )
         }
     };
     same("kind", &got.to_lowercase(), &kind.to_lowercase())?;
@@ -310,7 +316,7 @@ fn variant_name<T: std::fmt::Debug>(message: &Option<T>) -> String {
 fn context_overflow_case(case: &Json) -> Result<(), String> {
     let reworded = case["input"]["errorMessage"]
         .as_str()
-        .and_then(overflow::reword);
+        .and_then(context_overflow::reword);
     same("text", &json!(reworded), &case["expected"])
 }
 

@@ -11,7 +11,7 @@ use prost::Message as _;
 fuzz_target!(|data: &[u8]| {
     let bytes = Bytes::copy_from_slice(data);
     if let Ok(message) = AgentServerMessage::decode(bytes.clone()) {
-        let again = AgentServerMessage::decode(ascending::server(&message));
+        let again = AgentServerMessage::decode(field_order::server(&message));
         // Compare the printed form, because NaN is not equal to itself.
         assert_eq!(
             format!("{again:?}"),
@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
         );
     }
     if let Ok(message) = AgentClientMessage::decode(bytes.clone()) {
-        let again = AgentClientMessage::decode(ascending::client(&message));
+        let again = AgentClientMessage::decode(field_order::client(&message));
         assert_eq!(
             format!("{again:?}"),
             format!("{:?}", Ok::<_, prost::DecodeError>(message))

@@ -14,7 +14,7 @@ use crate::model_resolver::catalog_client;
 use agent::catalog::{self, FetchMode, ModelCatalog};
 use agent::run::{
     Action, AssembleError, Backend, BlobKey, Command, Ended, Handle, MemoryBlobs, Mode, Model,
-    Outcome, RetryPolicy, RunEvent, RunSpec, Spent, Timing, ToolGates, UserMessage, start,
+    Outcome, RetriesUsed, RetryPolicy, RunEvent, RunSpec, Timing, ToolGates, UserMessage, start,
 };
 use agent_tools::Executor;
 use agent_tools::cursor_config::ConfigCache;
@@ -128,7 +128,7 @@ impl AskCommand {
             blob_key: BlobKey::random()?,
             gates: ToolGates::default(),
             shown: String::new(),
-            spent: Spent::default(),
+            spent: RetriesUsed::default(),
             rest: std::time::Duration::ZERO,
             done: Default::default(),
         };

@@ -15,16 +15,16 @@ mod warning;
 use std::path::{Path, PathBuf};
 
 use agent::catalog::CachePolicy;
-use agent::run::{Patience, RETRIES};
+use agent::run::{IdleLimits, RETRIES};
 use agent::turn::{Bridging, LONGEST_PARK, Policy, Questions};
 use agent_tools::bridge::call_log::CallLogTarget;
 use agent_tools::bridge::tool_set::BuiltinTools;
 use agent_tools::workspace::secret_paths::SecretPaths;
 use cursor_client::ClientOptions;
-use cursor_client::choice::Preference;
 use cursor_client::endpoint::EndpointOptions;
 use cursor_client::headers::{Checksum, HttpVersion, Identity, Privacy};
-use cursor_client::http::Trust;
+use cursor_client::http_clients::TrustRoots;
+use cursor_client::http_version::Preference;
 use foundation::state_dir;
 use http::HeaderValue;
 use secrecy::SecretString;
@@ -279,7 +279,7 @@ fn client(
             website: reader.text("CURSOR_WEBSITE_URL"),
             home,
         },
-        trust: Trust {
+        trust: TrustRoots {
             bundle: reader.path("SSL_CERT_FILE"),
             extra: reader.path("NODE_EXTRA_CA_CERTS"),
         },
@@ -346,7 +346,7 @@ fn turn(
         Some(ms) => Some(Duration::from_millis(ms)),
         None => default,
     };
-    let patience = Patience {
+    let patience = IdleLimits {
         first: idle_limit(
             reader.number("PI_CURSOR_STREAM_IDLE_TIMEOUT_MS"),
             default.patience.first,

@@ -81,7 +81,7 @@ fn settings_are_used_and_invalid_ones_are_reported() {
         call_deadline: Duration::from_secs(120),
         park: Duration::from_secs(5),
         most_parked: 4096,
-        patience: Patience {
+        patience: IdleLimits {
             first: None,
             resumed: Some(Duration::from_secs(1)),
         },

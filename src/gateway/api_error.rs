@@ -111,7 +111,7 @@ impl ApiError {
             }
             Some(Cause::Upstream) => new(StatusCode::BAD_GATEWAY, SERVER, "upstream_error"),
             Some(Cause::Silence) => new(StatusCode::GATEWAY_TIMEOUT, SERVER, "upstream_timeout"),
-            Some(Cause::Lost(lost)) => Self {
+            Some(Cause::ContinuationLost(lost)) => Self {
                 body: lost.body(),
                 ..new(StatusCode::CONFLICT, "", "").without_retry()
             },

@@ -21,7 +21,9 @@ use agent::catalog::SpeedPreferences;
 use agent::conversation::transcript::Transcript;
 use agent::run::Backend;
 use agent::session_manager::{AnswerSummary, SessionSelector, TurnTicket};
-use agent::turn::{Door, Hands, Stop, Surface, TurnEvent, TurnRequest, TurnResult, turn_events};
+use agent::turn::{
+    Frontend, HostToolMode, Stop, Surface, TurnEvent, TurnRequest, TurnResult, turn_events,
+};
 use agent_tools::local_http::access::HttpError;
 use agent_tools::policy::HostPolicy;
 use cursor_client::account::ApiKey;
@@ -174,8 +176,8 @@ async fn run(state: Arc<GatewayState>, turn: PendingTurn, updates: mpsc::Sender<
         permissions: None,
         library: Arc::default(),
         keep: ticket.keep(),
-        door: Door::Chat,
-        hands: Hands::Between,
+        door: Frontend::Chat,
+        hands: HostToolMode::Between,
         surface: Surface::Text,
         cancel: cancel.clone(),
         injections: ticket.take_injections(),

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use super::error;
 use super::frame::{self, Inbound, MessageHeader};
 use super::reply_queue::{HostGone, ReplyQueue};
-use agent::run::queue::{Queued, Sender};
+use agent::run::queue::{QueuedItem, Sender};
 use foundation::terminal_text::clean_json_bytes;
 
 /// How many requests may be active or have unread responses; further ones are refused as overload.
@@ -172,7 +172,7 @@ enum ConnectionPhase {
 pub(super) async fn serve(
     methods: Methods,
     peer: Peer,
-    mut inbound: mpsc::Receiver<Queued<Inbound>>,
+    mut inbound: mpsc::Receiver<QueuedItem<Inbound>>,
     hung_up: fn() -> bool,
     shutdown: impl Future<Output = ()>,
 ) -> ExitKind {

@@ -5,10 +5,10 @@ use tokio::sync::mpsc;
 use tokio::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
 
-use agent::run::queue::{Bounds, Queued, Sender, queue};
+use agent::run::queue::{QueueBounds, QueuedItem, Sender, queue};
 
 /// How much may be queued. Then reading stops, because the queue must not grow without limit.
-const BOUNDS: Bounds = Bounds {
+const BOUNDS: QueueBounds = QueueBounds {
     items: 16 * 1024,
     bytes: 1024 * 1024,
 };
@@ -68,7 +68,7 @@ impl ReplyQueue {
     }
 }
 
-async fn forward(mut inbox: mpsc::Receiver<Queued<Vec<u8>>>, out: Sender<Vec<u8>>) {
+async fn forward(mut inbox: mpsc::Receiver<QueuedItem<Vec<u8>>>, out: Sender<Vec<u8>>) {
     while let Some(reply) = inbox.recv().await {
         let Some(room) = out.reserve(reply.item.len()).await else {
             return;

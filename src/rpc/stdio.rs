@@ -11,15 +11,15 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::frame::{self, Inbound};
-use agent::run::queue::{Bounds, Queued, Sender, queue};
+use agent::run::queue::{QueueBounds, QueuedItem, Sender, queue};
 use agent_tools::surrogates;
 
 /// How much may be queued in each direction before the producer waits.
-const INBOUND: Bounds = Bounds {
+const INBOUND: QueueBounds = QueueBounds {
     items: 256,
     bytes: frame::MAX_BODY as u32,
 };
-const OUTBOUND: Bounds = Bounds {
+const OUTBOUND: QueueBounds = QueueBounds {
     items: 256,
     bytes: 4 * 1024 * 1024,
 };
@@ -29,7 +29,7 @@ const MAX_WRITE: usize = 256 * 1024;
 /// Both directions of standard input and output.
 pub(super) struct Stdio {
     /// Incoming frames; ends with the input.
-    pub(super) inbound: mpsc::Receiver<Queued<Inbound>>,
+    pub(super) inbound: mpsc::Receiver<QueuedItem<Inbound>>,
     /// The queue for outgoing frames.
     pub(super) out: Sender<Vec<u8>>,
     /// Resolves when everything is written and no more can come.
@@ -74,7 +74,7 @@ fn read(inbound: &Sender<Inbound>, runtime: &Handle) {
 }
 
 /// Writes until the queue is closed or the output is.
-fn write(mut outbound: mpsc::Receiver<Queued<Vec<u8>>>) {
+fn write(mut outbound: mpsc::Receiver<QueuedItem<Vec<u8>>>) {
     let mut output = io::stdout().lock();
     let mut buffer = Vec::new();
     while let Some(body) = outbound.blocking_recv() {

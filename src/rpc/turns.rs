@@ -32,7 +32,7 @@ use agent::session_manager::{
     AnswerSummary, ReserveError, SessionManager, SessionSelector, TurnTicket,
 };
 use agent::turn::{
-    Door, Follows, Hands, Keep, Policy, Stop, Surface, TurnRequest, turn_events, words,
+    Follows, Frontend, HostToolMode, Keep, Policy, Stop, Surface, TurnRequest, turn_events, words,
 };
 use agent_tools::bridge::Verdict;
 use agent_tools::cursor_config::ConfigCache;
@@ -219,10 +219,10 @@ impl Turns {
         let (permissions, mut asked_for) = mpsc::channel(16);
         let native_tools = HostPolicy::from(&params.native_tools).or(&context.native_tools);
         let hands = match context.tools {
-            HostToolTiming::Inline => Hands::Inline(calls),
+            HostToolTiming::Inline => HostToolMode::Inline(calls),
             HostToolTiming::Between => {
                 drop(calls);
-                Hands::Between
+                HostToolMode::Between
             }
         };
         let request = TurnRequest {
@@ -242,7 +242,7 @@ impl Turns {
                 TurnKeep::Disk => Keep::Disk,
                 TurnKeep::Memory => Keep::Memory,
             },
-            door: Door::Native,
+            door: Frontend::Native,
             hands,
             surface: match params.surface {
                 TurnSurface::Text => Surface::Text,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cursor_proto::agent::v1::*;
-use cursor_proto::ascending;
+use cursor_proto::field_order;
 use prost::Message as _;
 
 fn hex(bytes: &[u8]) -> String {
@@ -13,7 +13,7 @@ fn client(message: agent_client_message::Message, wire: &str) {
     let message = AgentClientMessage {
         message: Some(message),
     };
-    let bytes = ascending::client(&message);
+    let bytes = field_order::client(&message);
     assert_eq!(hex(&bytes), wire);
     assert_eq!(AgentClientMessage::decode(bytes).unwrap(), message);
 }
@@ -23,7 +23,7 @@ fn server(message: agent_server_message::Message, wire: &str) {
         message: Some(message),
         ttft_breakdown: None,
     };
-    let bytes = ascending::server(&message);
+    let bytes = field_order::server(&message);
     assert_eq!(hex(&bytes), wire);
     assert_eq!(AgentServerMessage::decode(bytes).unwrap(), message);
 }
@@ -143,7 +143,7 @@ fn results_go_out_in_ascending_order() {
                 },
             )),
         };
-        hex(&ascending::client(&message))
+        hex(&field_order::client(&message))
     };
     let read = exec_client_message::Message::ReadResult(ReadResult {
         result: Some(read_result::Result::Success(ReadSuccess {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::run::{BlobError, Blobs, Handle, MemoryBlobs, Outcome, RunEvent, Shown};
+use agent::run::{BlobError, Blobs, Handle, MemoryBlobs, Outcome, RunEvent, VisibleProgress};
 use bytes::Bytes;
 use cursor_client::failure::Failure;
 
@@ -25,7 +25,7 @@ impl Blobs for Broken {
 }
 
 /// Returns the text up to the end and how the run ended; checks that nothing follows the end.
-async fn ends(mut handle: Handle) -> (String, Outcome, Shown) {
+async fn ends(mut handle: Handle) -> (String, Outcome, VisibleProgress) {
     let mut text = String::new();
     loop {
         let event = tokio::time::timeout(Duration::from_secs(60), handle.events.recv());
@@ -57,7 +57,7 @@ async fn a_panic_fails_its_run_and_no_other() {
     assert_eq!(words, "the run failed inside cursor-sidecar");
     assert_eq!(
         left,
-        Shown::Executed,
+        VisibleProgress::Executed,
         "what it did is unknown, so nothing is repeated"
     );
     assert_eq!((well.0.as_str(), well.1), ("One two.", Outcome::Finished));

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use agent::run::{Backend, Outcome, RunEvent};
 use agent::turn::Stop;
-use cursor_client::choice::Preference;
 use cursor_client::headers::HttpVersion;
+use cursor_client::http_version::Preference;
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};

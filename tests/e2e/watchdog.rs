@@ -3,7 +3,7 @@
 use serde_json::json;
 use std::time::Duration;
 
-use agent::run::{Backend, Patience};
+use agent::run::{Backend, IdleLimits};
 use agent::turn::Stop;
 use foundation::metrics;
 
@@ -321,7 +321,7 @@ async fn zero_switches_the_watchdogs_off() {
         .build();
     let (sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
-    guest.policy.patience = Patience {
+    guest.policy.patience = IdleLimits {
         first: None,
         resumed: None,
     };
@@ -376,7 +376,7 @@ async fn without_watchdogs_a_mute_server_may_take_any_time() {
         .build();
     let (sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
-    guest.policy.patience = Patience {
+    guest.policy.patience = IdleLimits {
         first: None,
         resumed: None,
     };

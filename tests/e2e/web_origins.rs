@@ -9,13 +9,13 @@ use test_support::gateway::GatewayProcess;
 use test_support::simulator::{Simulator, Transport};
 
 /// An HTTP server of ours and how to reach it.
-struct Door {
+struct Frontend {
     host: String,
     path: String,
     token: String,
 }
 
-impl Door {
+impl Frontend {
     /// Returns the head of the response to a request with these headers.
     fn answer(&self, method: &str, headers: &[(&str, &str)]) -> String {
         let Self { host, path, .. } = self;
@@ -91,7 +91,7 @@ impl Door {
 fn the_gateway_answers_no_page_of_another_origin() {
     let simulator = Simulator::responder(Transport::H2c);
     let gateway = GatewayProcess::start(&simulator, &[]);
-    let door = Door {
+    let door = Frontend {
         host: format!("127.0.0.1:{}", gateway.port()),
         path: "/v1/models".into(),
         token: gateway.token.clone(),
@@ -105,7 +105,7 @@ fn the_mcp_endpoint_answers_no_page_of_another_origin() {
     let mut desk = Desk::open();
     let url = desk.at.url.strip_prefix("http://").unwrap().to_owned();
     let (host, path) = url.split_once('/').unwrap();
-    let door = Door {
+    let door = Frontend {
         host: host.to_owned(),
         path: format!("/{path}"),
         token: desk.at.token.clone(),

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use agent::run::{Command, Outcome, RetryPolicy, RunEvent};
-use cursor_client::failure::{Failure, Remedy, Retry};
+use cursor_client::failure::{Failure, Retry, UserAction};
 
 use test_support::run_client::{OnText, RunClient, RunOutcome};
 use test_support::scenario::{Steps, inline, playing, value};
@@ -138,7 +138,7 @@ async fn a_cut_connection_over_tls() {
 #[tokio::test]
 async fn http_statuses() {
     let cases = [
-        (401, Retry::Never, Some(Remedy::Login)),
+        (401, Retry::Never, Some(UserAction::Login)),
         (403, Retry::Never, None),
         (404, Retry::Server, None),
         (429, Retry::Server, None),
@@ -192,11 +192,11 @@ async fn status_464_falls_back_to_http1_and_is_remembered() {
 #[tokio::test]
 async fn typed_errors_name_their_remedy() {
     let cases = [
-        ("ERROR_NOT_LOGGED_IN", Some(Remedy::Login)),
-        ("ERROR_FREE_USER_USAGE_LIMIT", Some(Remedy::Upgrade)),
-        ("ERROR_USAGE_PRICING_REQUIRED", Some(Remedy::Pay)),
-        ("ERROR_OUTDATED_CLIENT", Some(Remedy::UpdateClient)),
-        ("ERROR_CONVERSATION_TOO_LONG", Some(Remedy::Compact)),
+        ("ERROR_NOT_LOGGED_IN", Some(UserAction::Login)),
+        ("ERROR_FREE_USER_USAGE_LIMIT", Some(UserAction::Upgrade)),
+        ("ERROR_USAGE_PRICING_REQUIRED", Some(UserAction::Pay)),
+        ("ERROR_OUTDATED_CLIENT", Some(UserAction::UpdateClient)),
+        ("ERROR_CONVERSATION_TOO_LONG", Some(UserAction::Compact)),
         ("ERROR_CUSTOM_MESSAGE", None),
     ];
     for (error, remedy) in cases {

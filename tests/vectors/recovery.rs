@@ -7,7 +7,7 @@ use agent::conversation::recovery::{
 use agent::conversation::result_envelope::{RecoveredResult, keep_last_results, wrap_results_as};
 use agent::prompts::imitates_recovered_result;
 use agent::run::{Idle, Told};
-use agent::turn::{LOST, Lost};
+use agent::turn::{ContinuationLost, LOST};
 use serde_json::{Map, Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
@@ -312,7 +312,7 @@ fn lost_case(case: &Json) -> Result<(), String> {
     let skip: Option<&'static str> = input["skipReason"]
         .as_str()
         .map(|skip| &*Box::leak(skip.to_owned().into_boxed_str()));
-    let lost = Lost {
+    let lost = ContinuationLost {
         had_checkpoint: input["hadStoredCheckpoint"].as_bool().unwrap_or_default(),
         bridge_key: input["bridgeKey"].as_str().unwrap_or_default().into(),
         skip,

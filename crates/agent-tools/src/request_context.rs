@@ -9,7 +9,7 @@ use crate::prompts;
 use crate::tool_definition::ToolDefinition;
 use crate::workspace::git::{self, Repositories};
 use cursor_proto::agent::v1::*;
-use cursor_proto::value;
+use cursor_proto::protobuf_value;
 
 /// The data from which a run's context is built.
 #[derive(Debug, Clone, Default)]
@@ -119,7 +119,7 @@ fn descriptors(offers: &[ToolDefinition], known: &[McpStateServer]) -> Vec<McpDe
         let tool = McpToolDescriptor {
             tool_name: offer.tool.clone(),
             description: Some(offer.description.clone()),
-            input_schema: Some(value::encode(&offer.schema)),
+            input_schema: Some(protobuf_value::encode(&offer.schema)),
             ..McpToolDescriptor::default()
         };
         match descriptors

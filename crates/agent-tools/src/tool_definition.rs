@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use cursor_proto::agent::v1::McpToolDefinition;
-use cursor_proto::value;
+use cursor_proto::protobuf_value;
 
 /// A tool that is offered to Cursor.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,7 +26,7 @@ impl ToolDefinition {
         McpToolDefinition {
             name: self.name.clone(),
             description: self.description.clone(),
-            input_schema: Some(value::encode(&self.schema)),
+            input_schema: Some(protobuf_value::encode(&self.schema)),
             provider_identifier: self.provider.clone(),
             tool_name: self.tool.clone(),
             input_schema_json: None,

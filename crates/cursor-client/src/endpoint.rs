@@ -41,7 +41,7 @@ pub struct EndpointError {
 pub enum Problem {
     /// Not a URL at all.
     #[error("not a usable URL ({0}); expected something like https://api2.cursor.sh")]
-    Unusable(String),
+    InvalidState(String),
     /// Plain HTTP over the network, which would expose the access token.
     #[error(
         "plain http is only accepted for this machine (localhost, 127.0.0.1, [::1]); use https for {0}"
@@ -105,12 +105,12 @@ impl BaseUrl {
     pub fn parse(setting: &'static str, text: &str) -> Result<Self, EndpointError> {
         let fail = |problem| EndpointError { setting, problem };
         let mut url =
-            Url::parse(text.trim()).map_err(|e| fail(Problem::Unusable(e.to_string())))?;
+            Url::parse(text.trim()).map_err(|e| fail(Problem::InvalidState(e.to_string())))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(fail(Problem::Credentials));
         }
         let Some(host) = url.host_str().map(str::to_owned) else {
-            return Err(fail(Problem::Unusable("no host".into())));
+            return Err(fail(Problem::InvalidState("no host".into())));
         };
         match url.scheme() {
             "https" => {}

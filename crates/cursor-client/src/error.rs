@@ -1,6 +1,6 @@
 //! Errors between us and the server, by where they occurred.
 
-use super::remote::RemoteError;
+use super::connect_error::RemoteError;
 use cursor_proto::envelope::EnvelopeError;
 
 /// Why a call or stream failed.

@@ -3,10 +3,10 @@
 //! Pure functions. Follows the official client's classification, except that
 //! `resource_exhausted` is subdivided by the available evidence.
 
+use super::connect_error::RemoteError;
 use super::error::{TransportError, WireError};
-use super::remote::RemoteError;
 use cursor_proto::aiserver::v1::error_details::Error as Cursor;
-use cursor_proto::code::Code;
+use cursor_proto::connect_code::Code;
 use cursor_proto::envelope::EnvelopeError;
 
 /// Metadata that names inference errors, which a retry does not fix.
@@ -96,7 +96,7 @@ pub enum Retry {
 /// What the user can do about a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Remedy {
+pub enum UserAction {
     Login,
     Upgrade,
     Pay,
@@ -121,7 +121,7 @@ pub struct Evidence {
     /// Whether a tool schema contains `oneOf`, `anyOf` or `allOf`.
     pub schema_combinators: Presence,
     /// Context occupancy of the last checkpoint.
-    pub occupancy: Option<cursor_proto::state::Occupancy>,
+    pub occupancy: Option<cursor_proto::state::ContextUsage>,
     /// Number of consecutive runs of this conversation that failed immediately before this one.
     pub failures_in_a_row: u32,
     /// Whether the stream sent output before it failed.
@@ -333,20 +333,20 @@ impl Failure {
     }
 
     /// Returns what the user can do about it.
-    pub fn remedy(&self) -> Option<Remedy> {
+    pub fn remedy(&self) -> Option<UserAction> {
         Some(match self {
-            Self::Login(_) => Remedy::Login,
-            Self::Upgrade(_) => Remedy::Upgrade,
-            Self::Payment(_) => Remedy::Pay,
-            Self::Update(_) => Remedy::UpdateClient,
-            Self::Key(_) => Remedy::CheckKey,
-            Self::ContextTooLong(_) => Remedy::Compact,
-            Self::TooManyTools(_) => Remedy::TrimTools,
-            Self::ToolSchema(_) => Remedy::SimplifySchemas,
-            Self::ConversationPoisoned(_) => Remedy::NewConversation,
-            Self::Region(_) => Remedy::ChangeRegion,
-            Self::Model(_) => Remedy::ChangeModel,
-            Self::Capacity(_) => Remedy::Wait,
+            Self::Login(_) => UserAction::Login,
+            Self::Upgrade(_) => UserAction::Upgrade,
+            Self::Payment(_) => UserAction::Pay,
+            Self::Update(_) => UserAction::UpdateClient,
+            Self::Key(_) => UserAction::CheckKey,
+            Self::ContextTooLong(_) => UserAction::Compact,
+            Self::TooManyTools(_) => UserAction::TrimTools,
+            Self::ToolSchema(_) => UserAction::SimplifySchemas,
+            Self::ConversationPoisoned(_) => UserAction::NewConversation,
+            Self::Region(_) => UserAction::ChangeRegion,
+            Self::Model(_) => UserAction::ChangeModel,
+            Self::Capacity(_) => UserAction::Wait,
             Self::Cancelled(_)
             | Self::ActionRequired(_)
             | Self::Refused(_)

@@ -5,20 +5,20 @@
 //! exactly what failed. It does not depend on hosts such as pi.
 
 pub mod account;
-mod append;
-pub mod awake;
+mod bidi_append;
 pub mod checksum;
-pub mod choice;
+pub mod connect_error;
+mod connection_pool;
 pub mod endpoint;
 pub mod error;
 pub mod failure;
 pub mod headers;
-pub mod http;
-mod lane;
+pub mod http_clients;
+pub mod http_version;
 mod options;
-pub mod remote;
 pub mod stream;
-mod trust;
+pub mod suspend_aware_timer;
+mod tls;
 pub mod unary;
 
 pub use options::ClientOptions;

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use secrecy::SecretString;
 
-use crate::choice::Preference;
 use crate::endpoint::EndpointOptions;
 use crate::headers::Identity;
-use crate::http::Trust;
+use crate::http_clients::TrustRoots;
+use crate::http_version::Preference;
 
 /// How to connect to Cursor, and as whom. `Debug` does not show the key.
 #[derive(Debug, Clone, Default)]
@@ -15,7 +15,7 @@ pub struct ClientOptions {
     /// The servers.
     pub endpoints: EndpointOptions,
     /// Certificates trusted besides the system's.
-    pub trust: Trust,
+    pub trust: TrustRoots,
     /// How the client identifies itself.
     pub identity: Identity,
     /// The HTTP version of runs.

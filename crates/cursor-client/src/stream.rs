@@ -4,7 +4,7 @@
 //! The stream has one owner, which holds both halves. Dropping it cancels the run: HTTP/2 resets
 //! the stream, HTTP/1.1 closes the socket.
 
-mod head;
+mod open_stream;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,21 +19,21 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
-use self::head::{Answer, RunCall};
-use super::append::Appender;
+use self::open_stream::{Answer, RunCall};
+use super::bidi_append::Appender;
+use super::connect_error::{EndStream, Metadata};
+use super::connection_pool::StreamPermit;
 use super::endpoint::BaseUrl;
 use super::error::{TransportError, WireError, from_reqwest};
 use super::headers::{BlobKey, HttpVersion, Identity, RequestIds};
-use super::http::{Http, SetupError};
-use super::lane::Seat;
-use super::remote::{EndStream, Metadata};
+use super::http_clients::{Http, SetupError};
 use super::unary::CallError;
 use cursor_proto::agent::v1::{AgentClientMessage, AgentServerMessage};
 use cursor_proto::aiserver::v1::BidiRequestId;
-use cursor_proto::ascending;
 use cursor_proto::drift::Drift;
 use cursor_proto::envelope::{self, Decoder, Encoding};
-use cursor_proto::fields;
+use cursor_proto::field_order;
+use cursor_proto::raw_fields;
 use cursor_proto::tool_gates::ToolGates;
 use foundation::VariantName;
 
@@ -111,7 +111,7 @@ enum State {
     Reading {
         response: Box<reqwest::Response>,
         /// Held until the stream ends.
-        _seat: Seat,
+        _seat: StreamPermit,
         decoder: Decoder,
         encoding: Encoding,
     },
@@ -229,7 +229,7 @@ impl RunStream {
 impl Outgoing {
     /// Encodes a message for this transport.
     pub fn frame(&self, message: &AgentClientMessage) -> Bytes {
-        let payload = ascending::client(message);
+        let payload = field_order::client(message);
         match self.framing {
             Framing::Envelope => envelope::encode(envelope::Kind::Message, &payload),
             Framing::Bare => payload,
@@ -379,7 +379,7 @@ fn message(payload: Bytes, drift: &Drift) -> Result<Received, WireError> {
 
 /// Returns whether the first field of a message is a checkpoint or a blob request.
 fn is_opaque(payload: &Bytes) -> bool {
-    let first = fields::fields(payload.clone()).next();
+    let first = raw_fields::fields(payload.clone()).next();
     matches!(first, Some(Ok(field)) if OPAQUE_FIELDS.contains(&field.number))
 }
 

@@ -8,12 +8,12 @@ use http::{HeaderMap, HeaderValue, Method};
 use prost::Message;
 use serde_json::Value as Json;
 
-use super::awake;
+use super::connect_error::RemoteError;
 use super::endpoint::BaseUrl;
 use super::error::{TransportError, WireError, from_reqwest};
 use super::headers::HttpVersion;
-use super::http::{Http, SetupError};
-use super::remote::RemoteError;
+use super::http_clients::{Http, SetupError};
+use super::suspend_aware_timer;
 use cursor_proto::envelope;
 
 /// Maximum size of a response; reading a larger one is an error.
@@ -149,7 +149,7 @@ impl Http {
         // Without the query, because it may contain secrets.
         let path = call.path.split('?').next().unwrap_or_default();
         let started = std::time::Instant::now();
-        let answer = match awake::within(call.deadline, answer).await {
+        let answer = match suspend_aware_timer::within(call.deadline, answer).await {
             Some(answer) => answer,
             None => Err(TransportError::Deadline {
                 host: host.clone(),

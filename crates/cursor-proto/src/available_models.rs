@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 
-use super::fields::{FieldError, Value, fields};
+use super::raw_fields::{FieldError, Value, fields};
 
 /// One model of the list.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use bytes::Bytes;
 use prost_reflect::{DescriptorPool, Kind, MessageDescriptor};
 
-use super::fields;
+use super::raw_fields;
 use crate::DESCRIPTORS;
 
 /// Maximum number of distinct kinds that are counted, to bound memory.
@@ -55,7 +55,7 @@ impl Drift {
     }
 
     fn walk(&self, descriptor: &MessageDescriptor, message: Bytes, depth: usize) {
-        for field in fields::beginning(message).map_while(Result::ok) {
+        for field in raw_fields::beginning(message).map_while(Result::ok) {
             match descriptor.get_field(field.number) {
                 None => self.count(format!("{}.{}", descriptor.full_name(), field.number)),
                 Some(known) => {
@@ -88,7 +88,7 @@ pub fn schema() -> Option<&'static DescriptorPool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fields::put_bytes;
+    use crate::raw_fields::put_bytes;
 
     #[test]
     fn unknown_fields_are_counted_by_message_and_number() {

@@ -3,16 +3,16 @@
 //! [`agent`] and [`aiserver`] are generated from `schema/proto` (`make schema`) and never edited
 //! by hand.
 
-pub mod ascending;
 pub mod available_models;
-pub mod code;
+pub mod connect_code;
 pub mod drift;
 pub mod envelope;
-pub mod fields;
-pub mod readable;
+pub mod field_order;
+pub mod protobuf_value;
+pub mod raw_fields;
 pub mod state;
+pub mod to_json;
 pub mod tool_gates;
-pub mod value;
 
 /// `aiserver.v1`: account, configuration and catalogue calls, error details.
 #[allow(missing_docs, clippy::all, unreachable_pub)]

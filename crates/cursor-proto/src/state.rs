@@ -4,7 +4,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use serde_json::Value as Json;
 
-use super::fields::{FieldError, fields, put_bytes};
+use super::raw_fields::{FieldError, fields, put_bytes};
 use crate::agent::v1::ConversationTokenDetails;
 
 const PENDING_TOOL_CALLS: u32 = 4;
@@ -22,7 +22,7 @@ const MAX_DEPTH: usize = 8;
 
 /// How full the context is, as reported by the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Occupancy {
+pub struct ContextUsage {
     /// Tokens in use.
     pub used: u32,
     /// Maximum number of tokens.
@@ -31,7 +31,7 @@ pub struct Occupancy {
 
 /// Why bytes are not a usable checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unusable {
+pub enum InvalidState {
     /// No bytes.
     #[error("empty")]
     Empty,
@@ -44,19 +44,19 @@ pub enum Unusable {
 }
 
 /// Returns an error if a run cannot continue from this checkpoint.
-pub fn check(state: &Bytes) -> Result<(), Unusable> {
+pub fn check(state: &Bytes) -> Result<(), InvalidState> {
     match state.len() {
-        0 => Err(Unusable::Empty),
-        size if size > LARGEST => Err(Unusable::TooLarge),
+        0 => Err(InvalidState::Empty),
+        size if size > LARGEST => Err(InvalidState::TooLarge),
         _ => Ok(without_usage_tree(state).map(drop)?),
     }
 }
 
 /// The pending tool calls of a checkpoint, as the server's text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pending(Vec<String>);
+pub struct PendingCalls(Vec<String>);
 
-impl Pending {
+impl PendingCalls {
     /// Returns a list of these calls.
     pub fn of<'a>(calls: impl IntoIterator<Item = &'a str>) -> Self {
         Self(calls.into_iter().map(str::to_owned).collect())
@@ -96,11 +96,11 @@ fn mentions(text: &str, id: &str) -> bool {
 }
 
 /// Returns the pending tool calls of a checkpoint.
-pub fn pending(state: &Bytes) -> Pending {
+pub fn pending(state: &Bytes) -> PendingCalls {
     let fields = fields(state.clone()).filter_map(Result::ok);
     let calls = fields.filter(|field| field.number == PENDING_TOOL_CALLS);
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
-    Pending(
+    PendingCalls(
         calls
             .filter_map(|field| field.value.bytes().map(text))
             .collect(),
@@ -108,14 +108,14 @@ pub fn pending(state: &Bytes) -> Pending {
 }
 
 /// Returns the token details of a checkpoint, if it has any.
-pub fn occupancy(state: &Bytes) -> Result<Option<Occupancy>, FieldError> {
+pub fn occupancy(state: &Bytes) -> Result<Option<ContextUsage>, FieldError> {
     let mut found = None;
     for field in fields(state.clone()) {
         let field = field?;
         if let (TOKEN_DETAILS, Some(inner)) = (field.number, field.value.bytes()) {
             found = ConversationTokenDetails::decode(inner.clone())
                 .ok()
-                .map(|details| Occupancy {
+                .map(|details| ContextUsage {
                     used: details.used_tokens,
                     limit: details.max_tokens,
                 });
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(count(b"unknown"), 2);
         assert_eq!(
             occupancy(&cut).unwrap(),
-            Some(Occupancy {
+            Some(ContextUsage {
                 used: 1234,
                 limit: 200_000
             })
@@ -257,13 +257,13 @@ mod tests {
             ("shell call-1, read call-10", true, true),
             ("call-10 call-1", true, true),
         ] {
-            let pending = Pending::of([text]);
+            let pending = PendingCalls::of([text]);
             let named = (pending.names("call-1"), pending.names("call-10"));
             assert_eq!(named, (one, ten), "{text}");
             assert!(!pending.names("call") && !pending.names("all-1"), "{text}");
         }
         // Cursor's ids may have two parts on two lines, which JSON escapes.
-        let pending = Pending::of([r#"{"id":"call_1\nfc_2"}"#, "7"]);
+        let pending = PendingCalls::of([r#"{"id":"call_1\nfc_2"}"#, "7"]);
         assert!(pending.names("call_1\nfc_2") && pending.names("fc_2") && pending.names("7"));
         assert!(!pending.names("call_1\nfc_20") && !pending.names("c_2"));
     }
@@ -275,10 +275,13 @@ mod tests {
             Err(FieldError::Truncated)
         );
         assert_eq!(occupancy(&Bytes::new()), Ok(None));
-        assert_eq!(check(&Bytes::new()), Err(Unusable::Empty));
-        let damaged = Unusable::Damaged(FieldError::Truncated);
+        assert_eq!(check(&Bytes::new()), Err(InvalidState::Empty));
+        let damaged = InvalidState::Damaged(FieldError::Truncated);
         assert_eq!(check(&Bytes::from_static(&[0x2a, 0x05])), Err(damaged));
-        assert_eq!(check(&vec![0; LARGEST + 1].into()), Err(Unusable::TooLarge));
+        assert_eq!(
+            check(&vec![0; LARGEST + 1].into()),
+            Err(InvalidState::TooLarge)
+        );
         assert_eq!(check(&state().into()), Ok(()));
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-pub(super) use cursor_proto::code::Code;
+pub(super) use cursor_proto::connect_code::Code;
 
 /// A Connect error.
 #[derive(Debug, Clone, PartialEq)]

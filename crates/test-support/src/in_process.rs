@@ -6,7 +6,7 @@ use agent::conversation::store::Store;
 use agent::conversation::transcript::Tool;
 use agent::run::{Backend, Model};
 use agent::turn::usage::Limits;
-use agent::turn::{self, Hands, Keep, Policy, Session, Stop, TurnEvent, TurnRequest};
+use agent::turn::{self, HostToolMode, Keep, Policy, Session, Stop, TurnEvent, TurnRequest};
 use agent_tools::bridge::{HostCall, HostResult};
 use agent_tools::policy::HostPolicy;
 use agent_tools::shell::reaper::ChildReaper;
@@ -140,9 +140,9 @@ impl InProcessSession {
         let hands = match self.habit {
             ToolExecution::Between => {
                 drop(calls);
-                Hands::Between
+                HostToolMode::Between
             }
-            ToolExecution::Inline => Hands::Inline(calls),
+            ToolExecution::Inline => HostToolMode::Inline(calls),
         };
         let mut interjection = self.interjection.take();
         let (events, mut told) = turn::turn_events();
@@ -167,7 +167,7 @@ impl InProcessSession {
             library: std::sync::Arc::default(),
             surface: agent::turn::Surface::Text,
             keep: Keep::Disk,
-            door: turn::Door::Native,
+            door: turn::Frontend::Native,
             hands,
             cancel: cancel.clone(),
             injections,

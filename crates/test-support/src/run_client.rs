@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use agent::run::{
     Action, Backend, BlobKey, Blobs, Command, Ended, Handle, Injection, MemoryBlobs, Model,
-    Outcome, RetryPolicy, RunEvent, RunSpec, Spent, Timing, ToolGates, UserMessage, start,
+    Outcome, RetriesUsed, RetryPolicy, RunEvent, RunSpec, Timing, ToolGates, UserMessage, start,
 };
 use agent_tools::handlers;
 use agent_tools::policy::{ExecutedBy, ToolPolicy};
 use agent_tools::request_context::RunContext;
 use agent_tools::shell::ShellSession;
 use cursor_client::ClientOptions;
-use cursor_client::choice::Preference;
 use cursor_client::headers::HttpVersion;
+use cursor_client::http_version::Preference;
 use uuid::Uuid;
 
 use crate::simulator::{Simulator, Transport};
@@ -93,7 +93,7 @@ impl RunClient {
                 blob_key: BlobKey::random().unwrap(),
                 gates: ToolGates::default(),
                 shown: String::new(),
-                spent: Spent::default(),
+                spent: RetriesUsed::default(),
                 rest: Duration::ZERO,
                 done: Default::default(),
             },
@@ -158,9 +158,9 @@ impl RunClient {
                 outcome: Outcome::Cancelled,
                 usage: None,
                 attempts: 0,
-                spent: Spent::default(),
+                spent: RetriesUsed::default(),
                 rest: Duration::ZERO,
-                left: agent::run::Shown::Nothing,
+                left: agent::run::VisibleProgress::Nothing,
                 done: Default::default(),
             },
         };

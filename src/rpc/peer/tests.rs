@@ -3,12 +3,12 @@ use jsonrpsee::types::ErrorObjectOwned;
 use tokio::sync::Notify;
 
 use super::*;
-use agent::run::queue::{Bounds, queue};
+use agent::run::queue::{QueueBounds, queue};
 
 /// A connection to methods made for the test.
 struct TestHost {
     send: Sender<Inbound>,
-    receive: mpsc::Receiver<Queued<Vec<u8>>>,
+    receive: mpsc::Receiver<QueuedItem<Vec<u8>>>,
     served: tokio::task::JoinHandle<ExitKind>,
     seen: Arc<MethodCalls>,
 }
@@ -22,8 +22,8 @@ struct MethodCalls {
 
 fn connect(items: usize, hung_up: fn() -> bool) -> TestHost {
     let bytes = 1024 * 1024;
-    let (send, inbound) = queue(Bounds { items: 16, bytes });
-    let (out, receive) = queue(Bounds { items, bytes });
+    let (send, inbound) = queue(QueueBounds { items: 16, bytes });
+    let (out, receive) = queue(QueueBounds { items, bytes });
     let seen = Arc::new(MethodCalls::default());
     let mut module = RpcModule::new(Arc::clone(&seen));
     type MethodResult = Result<Json, ErrorObjectOwned>;

@@ -32,7 +32,7 @@ use cursor_proto::agent::v1::{
     AskQuestionArgs, AskQuestionResult, McpArgs, McpError, McpResult, McpSuccess, McpToolNotFound,
     McpToolResultContentItem, mcp_result,
 };
-use cursor_proto::value;
+use cursor_proto::protobuf_value;
 use tool_set::{OfferedTool, OfferedTools};
 
 /// MCP's field for a machine-readable result.
@@ -276,7 +276,12 @@ impl Bridge {
         let arguments: serde_json::Map<String, Json> = args
             .args
             .iter()
-            .map(|entry| (entry.key.clone(), value::decode_or_text(&entry.value)))
+            .map(|entry| {
+                (
+                    entry.key.clone(),
+                    protobuf_value::decode_or_text(&entry.value),
+                )
+            })
             .collect();
         let called = [&args.name, &args.tool_name];
         let found = called
@@ -411,7 +416,10 @@ fn success(result: HostResult) -> McpResult {
                 })
                 .collect(),
             is_error: result.verdict == Verdict::Failed,
-            structured_content: result.structured.as_ref().map(value::encode_struct),
+            structured_content: result
+                .structured
+                .as_ref()
+                .map(protobuf_value::encode_struct),
         })),
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json, json};
 use super::Activity;
 use super::tool_names::{self, CursorTool};
 use cursor_proto::agent::v1::ToolCall;
-use cursor_proto::readable;
+use cursor_proto::to_json;
 use value::{plain_statuses, value_of};
 
 /// Longer strings are truncated, because results are only displayed.
@@ -27,7 +27,7 @@ const METADATA_FIELDS: [&str; 4] = [
 
 /// Converts a call to an activity.
 pub(super) fn activity(call: &ToolCall) -> Activity {
-    let Some(Json::Object(call)) = readable::json("agent.v1.ToolCall", call) else {
+    let Some(Json::Object(call)) = to_json::json("agent.v1.ToolCall", call) else {
         return Activity::default();
     };
     let tool = call

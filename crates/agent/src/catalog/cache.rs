@@ -117,10 +117,10 @@ pub(super) enum CacheError {
     Store(#[from] PrivateFileError),
     /// The file is invalid.
     #[error("ignoring the cached model list {}: {problem}", path.display())]
-    Unusable {
+    InvalidState {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// EffectDigest is wrong with it.
         problem: &'static str,
     },
 }
@@ -144,7 +144,7 @@ pub(super) fn load(
     };
     match read(&text, account, *fresh_for, now) {
         Ok(cached) => Ok(Some(cached)),
-        Err(problem) => Err(CacheError::Unusable { path, problem }),
+        Err(problem) => Err(CacheError::InvalidState { path, problem }),
     }
 }
 

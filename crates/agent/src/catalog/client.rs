@@ -15,7 +15,7 @@ use cursor_client::account::{Account, ApiKey, AuthorizedError};
 use cursor_client::endpoint::Endpoints;
 use cursor_client::error::{TransportError, WireError};
 use cursor_client::headers::{HttpVersion, Identity};
-use cursor_client::http::Http;
+use cursor_client::http_clients::Http;
 use cursor_client::unary::{Call, CallError};
 use cursor_proto::agent::v1::{GetUsableModelsRequest, GetUsableModelsResponse, ModelDetails};
 use cursor_proto::aiserver::v1::AvailableModelsRequest;

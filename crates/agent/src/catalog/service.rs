@@ -316,10 +316,10 @@ mod tests {
     use crate::catalog::CatalogCredential;
     use cursor_client::account::{Account, ApiKey, HttpExchange};
     use cursor_client::headers::Identity;
-    use cursor_client::http::{Http, Trust};
+    use cursor_client::http_clients::{Http, TrustRoots};
 
     fn client(url: &str, key: &str) -> CatalogClient {
-        let http = Arc::new(Http::new(Trust::default()));
+        let http = Arc::new(Http::new(TrustRoots::default()));
         let endpoints = Endpoints::resolve(&EndpointOptions {
             backend: Some(url.to_owned()),
             ..EndpointOptions::default()

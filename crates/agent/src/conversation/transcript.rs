@@ -1,4 +1,4 @@
-//! What a host sends with a turn: system prompt, tools and messages.
+//! EffectDigest a host sends with a turn: system prompt, tools and messages.
 
 use serde_json::Value as Json;
 

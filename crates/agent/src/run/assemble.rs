@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::backend::Backend;
 use cursor_client::ClientOptions;
 use cursor_client::account::{Account, ApiKey, Dashboard, HttpExchange, KeyError, find_key};
-use cursor_client::choice::Choice;
 use cursor_client::endpoint::{EndpointError, Endpoints};
-use cursor_client::http::Http;
+use cursor_client::http_clients::Http;
+use cursor_client::http_version::Choice;
 use cursor_proto::drift::Drift;
 
 /// Why a backend could not be built.

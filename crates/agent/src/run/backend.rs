@@ -6,18 +6,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use cursor_client::account::{Account, ExchangeError, IssuedToken};
-use cursor_client::choice::Choice;
 use cursor_client::endpoint::Endpoints;
 use cursor_client::error::{TransportError, WireError};
 use cursor_client::failure::Failure;
 use cursor_client::headers::{HttpVersion, Identity, RequestIds, anonymous};
-use cursor_client::http::{Http, SetupError};
+use cursor_client::http_clients::{Http, SetupError};
+use cursor_client::http_version::Choice;
 use cursor_client::stream::{Opening, RunStream};
 use cursor_client::unary::{Call, CallError};
 use cursor_proto::agent::v1::AgentClientMessage;
 use cursor_proto::aiserver::v1::{GetServerConfigRequest, GetServerConfigResponse, Http2Config};
 use cursor_proto::drift::Drift;
-use cursor_proto::fields::FieldError;
+use cursor_proto::raw_fields::FieldError;
 
 use super::request::RunSpec;
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::memo::{Memo, What};
+use super::effect_log::{EffectDigest, EffectLog};
 use super::queue::Weighed;
-use super::retry::{Shown, Spent};
+use super::retry::{RetriesUsed, VisibleProgress};
 use agent_tools::bridge::HostCall;
 use cursor_client::failure::Failure;
 use cursor_proto::agent::v1::{
@@ -60,7 +60,7 @@ pub struct Checkpoint {
     /// generated that text, and this one has not repeated it.
     pub behind: String,
     /// Effects executed here that it is the first checkpoint to include for certain.
-    pub settled: Vec<What>,
+    pub settled: Vec<EffectDigest>,
 }
 
 /// Token counts as the server reports them; `None` where it reports none.
@@ -84,13 +84,13 @@ pub struct Ended {
     /// How many streams it used.
     pub attempts: u32,
     /// Retries used, by budget.
-    pub spent: Spent,
+    pub spent: RetriesUsed,
     /// How long to wait before another run replaces it.
     pub rest: Duration,
     /// Visible output or effects that no checkpoint includes.
-    pub left: Shown,
+    pub left: VisibleProgress,
     /// Effects executed, for a run that replaces this one.
-    pub done: Memo,
+    pub done: EffectLog,
 }
 
 /// How a run ended.

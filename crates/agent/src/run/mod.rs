@@ -4,34 +4,37 @@
 //! heartbeats, aborts and answers continue. It decides when to retry; its caller decides what to
 //! send in the first place.
 
-mod answer;
 mod assemble;
 mod attempt;
 mod backend;
 mod blobs;
-mod driver;
+mod effect_log;
 mod event;
-mod execs;
 mod limits;
-mod memo;
-mod overlap;
-mod owed;
+mod open_execs;
+mod query_replies;
 pub mod queue;
 mod request;
 mod retry;
-mod tally;
+mod run_task;
+mod stream_stats;
+mod text_dedupe;
+mod unacked_results;
 mod watchdog;
 
 pub use assemble::{AssembleError, dashboard};
 pub use backend::{Backend, OpenError};
 pub use blobs::{BlobError, Blobs, MemoryBlobs};
-pub use driver::{Command, Handle, Injection, start};
+pub use effect_log::{EffectDigest, EffectLog, Start};
 pub use event::{Checkpoint, Ended, Outcome, RunEvent, Usage};
 pub use limits::LimitError;
-pub use memo::{Memo, Start, What};
 pub use request::{Action, Image, Mode, Model, RunSpec, UserMessage};
-pub use retry::{Ledger, Next, Progress, Restarts, RetryPolicy, Shown, Spent, Timing};
-pub use watchdog::{Idle, Patience, RETRIES, Told};
+pub use retry::{
+    Progress, RestartOwner, RetriesUsed, RetryBudget, RetryDecision, RetryPolicy, Timing,
+    VisibleProgress,
+};
+pub use run_task::{Command, Handle, Injection, start};
+pub use watchdog::{Idle, IdleLimits, RETRIES, Told};
 
 pub use cursor_client::headers::BlobKey;
 pub use cursor_proto::tool_gates::ToolGates;

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Limits of a queue. An item larger than all of it is accepted when the queue is empty.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct QueueBounds {
     /// Items.
     pub items: usize,
     /// Bytes of all items together.
@@ -28,7 +28,7 @@ pub struct Closed;
 
 /// An item in the queue; its capacity is released when it is dropped.
 #[derive(Debug)]
-pub struct Queued<T> {
+pub struct QueuedItem<T> {
     /// The item.
     pub item: T,
     _room: OwnedSemaphorePermit,
@@ -37,9 +37,9 @@ pub struct Queued<T> {
 /// The sending end of a queue. Cheap to clone.
 #[derive(Debug)]
 pub struct Sender<T> {
-    items: mpsc::Sender<Queued<T>>,
+    items: mpsc::Sender<QueuedItem<T>>,
     room: Arc<Semaphore>,
-    bounds: Bounds,
+    bounds: QueueBounds,
     /// Bytes of items that wait for capacity.
     waiting: Arc<AtomicUsize>,
 }
@@ -56,15 +56,15 @@ impl<T> Clone for Sender<T> {
 }
 
 /// Reserved capacity for one item.
-pub struct Room<T> {
-    item: OwnedPermit<Queued<T>>,
+pub struct QueuePermit<T> {
+    item: OwnedPermit<QueuedItem<T>>,
     bytes: OwnedSemaphorePermit,
 }
 
-impl<T> Room<T> {
+impl<T> QueuePermit<T> {
     /// Puts the item into the queue.
     pub fn put(self, item: T) {
-        self.item.send(Queued {
+        self.item.send(QueuedItem {
             item,
             _room: self.bytes,
         });
@@ -72,7 +72,7 @@ impl<T> Room<T> {
 }
 
 /// Creates a queue.
-pub fn queue<T>(bounds: Bounds) -> (Sender<T>, mpsc::Receiver<Queued<T>>) {
+pub fn queue<T>(bounds: QueueBounds) -> (Sender<T>, mpsc::Receiver<QueuedItem<T>>) {
     let (items, receiver) = mpsc::channel(bounds.items);
     let sender = Sender {
         items,
@@ -86,10 +86,10 @@ pub fn queue<T>(bounds: Bounds) -> (Sender<T>, mpsc::Receiver<Queued<T>>) {
 /// The receiving end of a queue of weighed items; an item's capacity is released when it is
 /// received.
 #[derive(Debug)]
-pub struct Receiver<T>(mpsc::Receiver<Queued<T>>);
+pub struct Receiver<T>(mpsc::Receiver<QueuedItem<T>>);
 
 /// Creates a queue of items that know their size.
-pub fn weighed<T: Weighed>(bounds: Bounds) -> (Sender<T>, Receiver<T>) {
+pub fn weighed<T: Weighed>(bounds: QueueBounds) -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = queue(bounds);
     (sender, Receiver(receiver))
 }
@@ -135,24 +135,27 @@ impl<T: Weighed + Send + 'static> Sender<T> {
 impl<T: Send + 'static> Sender<T> {
     /// Reserves capacity for an item of that size, first come first served; `None` if the receiver
     /// was dropped. The bytes count as waiting from this call on, not from the first poll.
-    pub fn reserve(&self, bytes: usize) -> impl Future<Output = Option<Room<T>>> + Send + use<T> {
-        let waiting = Waiting::new(&self.waiting, bytes);
+    pub fn reserve(
+        &self,
+        bytes: usize,
+    ) -> impl Future<Output = Option<QueuePermit<T>>> + Send + use<T> {
+        let waiting = PendingBytes::new(&self.waiting, bytes);
         let (room, items) = (Arc::clone(&self.room), self.items.clone());
         let cost = self.cost(bytes);
         async move {
             let _waiting = waiting;
             let bytes = room.acquire_many_owned(cost).await.ok()?;
             let item = items.reserve_owned().await.ok()?;
-            Some(Room { item, bytes })
+            Some(QueuePermit { item, bytes })
         }
     }
 
     /// Reserves capacity if it is available now.
-    pub fn try_reserve(&self, bytes: usize) -> Option<Room<T>> {
+    pub fn try_reserve(&self, bytes: usize) -> Option<QueuePermit<T>> {
         let room = Arc::clone(&self.room);
         let bytes = room.try_acquire_many_owned(self.cost(bytes)).ok()?;
         let item = self.items.clone().try_reserve_owned().ok()?;
-        Some(Room { item, bytes })
+        Some(QueuePermit { item, bytes })
     }
 
     fn cost(&self, bytes: usize) -> u32 {
@@ -173,16 +176,16 @@ impl<T: Send + 'static> Sender<T> {
 }
 
 /// Counts bytes as waiting until it is dropped.
-struct Waiting(Arc<AtomicUsize>, usize);
+struct PendingBytes(Arc<AtomicUsize>, usize);
 
-impl Waiting {
+impl PendingBytes {
     fn new(all: &Arc<AtomicUsize>, bytes: usize) -> Self {
         all.fetch_add(bytes, Ordering::Relaxed);
         Self(Arc::clone(all), bytes)
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PendingBytes {
     fn drop(&mut self) {
         self.0.fetch_sub(self.1, Ordering::Relaxed);
     }
@@ -194,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    const BOUNDS: Bounds = Bounds {
+    const BOUNDS: QueueBounds = QueueBounds {
         items: 3,
         bytes: 10,
     };

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::memo::Memo;
-use super::retry::Spent;
+use super::effect_log::EffectLog;
+use super::retry::RetriesUsed;
 use agent_tools::tool_definition::ToolDefinition;
 use cursor_client::headers::BlobKey;
 use cursor_proto::agent::v1::{
@@ -14,7 +14,7 @@ use cursor_proto::agent::v1::{
     RequestedModel, SelectedContext, SelectedImage, UserMessageAction, agent_client_message,
     conversation_action, requested_model, selected_image,
 };
-use cursor_proto::fields::FieldError;
+use cursor_proto::raw_fields::FieldError;
 use cursor_proto::state::without_usage_tree;
 use cursor_proto::tool_gates::ToolGates;
 
@@ -25,7 +25,7 @@ pub struct RunSpec {
     pub conversation_id: String,
     /// The conversation's last checkpoint.
     pub state: Option<Bytes>,
-    /// What to do.
+    /// EffectDigest to do.
     pub action: Action,
     /// Which model.
     pub model: Model,
@@ -41,14 +41,14 @@ pub struct RunSpec {
     /// again.
     pub shown: String,
     /// Retries that an earlier run of the same turn has used.
-    pub spent: Spent,
+    pub spent: RetriesUsed,
     /// How long to wait before the first attempt.
     pub rest: Duration,
     /// Effects executed for an earlier run; if the server requests them again, they are replayed.
-    pub done: Memo,
+    pub done: EffectLog,
 }
 
-/// What a run does.
+/// EffectDigest a run does.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// Answers a message.
@@ -197,7 +197,7 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cursor_proto::ascending;
+    use cursor_proto::field_order;
 
     /// The first message of the official client, as recorded.
     const RECORDED: &str = "0a760a00120f0a0d0a0b0a0940746f6f6c7320676f22002a2a6167656e742d30326563306465342d346134612d343665372d626363372d6630653165306234326136374a0c0a0a636f6d706f7365722d32ca012461353735623936362d383662622d346165392d383732642d396564343634653036303333";
@@ -220,12 +220,12 @@ mod tests {
             blob_key: BlobKey::random().unwrap(),
             gates: ToolGates::default(),
             shown: String::new(),
-            spent: Spent::default(),
+            spent: RetriesUsed::default(),
             rest: Duration::ZERO,
-            done: Memo::default(),
+            done: EffectLog::default(),
         };
         let run_id = "a575b966-86bb-4ae9-872d-9ed464e06033".parse().unwrap();
-        let bytes = ascending::client(&spec.request(run_id).unwrap());
+        let bytes = field_order::client(&spec.request(run_id).unwrap());
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, RECORDED);
     }

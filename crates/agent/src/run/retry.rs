@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::watchdog::Patience;
+use super::watchdog::IdleLimits;
 use cursor_client::failure::{Failure, Retry};
 
 /// How often a run may be retried; the official client's numbers.
@@ -22,7 +22,7 @@ pub struct RetryPolicy {
     /// Retries after idle streams.
     pub idle: u32,
     /// Who restarts when a stream goes idle after it was sent tool results.
-    pub after_results: Restarts,
+    pub after_results: RestartOwner,
     /// Consecutive resumed attempts that may produce output without a new checkpoint.
     pub barren_resumes: u32,
     /// Half of the first delay.
@@ -39,7 +39,7 @@ impl Default for RetryPolicy {
             unreached: 3,
             transport_time: Duration::from_secs(120),
             idle: super::watchdog::RETRIES,
-            after_results: Restarts::Here,
+            after_results: RestartOwner::Here,
             barren_resumes: 2,
             base_delay: Duration::from_secs(1),
             max_delay: Duration::from_secs(60),
@@ -69,7 +69,7 @@ pub enum Reached {
 
 /// Who restarts a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Restarts {
+pub enum RestartOwner {
     /// The run itself, from its last checkpoint.
     Here,
     /// Its owner, which has the tool results.
@@ -86,7 +86,7 @@ pub struct Timing {
     /// Silence after which a stream counts as lost, if the watchdog is on.
     pub stall: Duration,
     /// How long a stream may stay open without progress.
-    pub patience: Patience,
+    pub patience: IdleLimits,
     /// How long after the turn's end the stream may stay open.
     pub after_turn: Duration,
     /// How long a cancelled run waits for its last checkpoint.
@@ -104,7 +104,7 @@ impl Default for Timing {
             heartbeat: Duration::from_secs(5),
             exec_heartbeat: Duration::from_secs(3),
             stall: Duration::from_secs(30),
-            patience: Patience::default(),
+            patience: IdleLimits::default(),
             after_turn: Duration::from_secs(5),
             linger: Duration::from_secs(6),
             heed: Duration::from_secs(1),
@@ -113,19 +113,19 @@ impl Default for Timing {
     }
 }
 
-/// What an attempt achieved before it failed.
+/// EffectDigest an attempt achieved before it failed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Progress {
     /// The newest checkpoint that the attempt received.
     pub checkpoint: Option<Bytes>,
-    /// What the user has seen since that checkpoint, or since the start.
-    pub shown: Shown,
+    /// EffectDigest the user has seen since that checkpoint, or since the start.
+    pub shown: VisibleProgress,
 }
 
 /// Output or effects that a repeated attempt would repeat, the least serious first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
-pub enum Shown {
+pub enum VisibleProgress {
     #[default]
     Nothing,
     /// A tool was executed here, and its result can be replayed.
@@ -138,9 +138,9 @@ pub enum Shown {
     Executed,
 }
 
-/// What to do after a failed attempt.
+/// EffectDigest to do after a failed attempt.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Next {
+pub enum RetryDecision {
     /// Send the same request again.
     Repeat(Duration),
     /// Resume from the checkpoint.
@@ -152,7 +152,7 @@ pub enum Next {
 /// Retries used, by budget.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub struct Spent {
+pub struct RetriesUsed {
     pub server: u32,
     pub transport: u32,
     pub idle: u32,
@@ -160,8 +160,8 @@ pub struct Spent {
 
 /// The retry budgets of one run.
 #[derive(Debug, Clone, Default)]
-pub struct Ledger {
-    spent: Spent,
+pub struct RetryBudget {
+    spent: RetriesUsed,
     barren: u32,
     checkpoint: Option<Bytes>,
     /// How long attempts have failed without progress.
@@ -170,9 +170,9 @@ pub struct Ledger {
     out_of_time: bool,
 }
 
-impl Ledger {
+impl RetryBudget {
     /// Returns the budget of a run that replaces another one, which has used these retries.
-    pub fn after(spent: Spent) -> Self {
+    pub fn after(spent: RetriesUsed) -> Self {
         Self {
             spent,
             ..Self::default()
@@ -180,7 +180,7 @@ impl Ledger {
     }
 
     /// Returns the retries used so far.
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> RetriesUsed {
         self.spent
     }
 
@@ -202,23 +202,23 @@ impl Ledger {
         failure: &Failure,
         progress: Progress,
         jitter: f64,
-    ) -> Next {
+    ) -> RetryDecision {
         let resumed = self.checkpoint.is_some();
         let fresh = progress.checkpoint.is_some();
         if fresh {
             self.checkpoint = progress.checkpoint;
             self.barren = 0;
-        } else if resumed && progress.shown != Shown::Nothing {
+        } else if resumed && progress.shown != VisibleProgress::Nothing {
             self.barren += 1;
         }
         let (used, budget) = match failure.retry() {
-            Retry::Never => return Next::GiveUp,
+            Retry::Never => return RetryDecision::GiveUp,
             Retry::Server => (&mut self.spent.server, policy.server),
             Retry::Transport => (&mut self.spent.transport, policy.transport),
             Retry::Idle => (&mut self.spent.idle, policy.idle),
         };
         if *used >= budget || self.barren >= policy.barren_resumes {
-            return Next::GiveUp;
+            return RetryDecision::GiveUp;
         }
         *used += 1;
         let delay = delay(policy, *used, jitter);
@@ -226,16 +226,18 @@ impl Ledger {
             && self.without_progress + delay > policy.transport_time
         {
             self.out_of_time = true;
-            return Next::GiveUp;
+            return RetryDecision::GiveUp;
         }
         match (&self.checkpoint, progress.shown) {
             // A checkpoint from before the tool call would make the server request it a second
             // time.
-            (_, Shown::Called | Shown::Executed) => Next::GiveUp,
-            (Some(checkpoint), _) => Next::Resume(delay, checkpoint.clone()),
-            (None, Shown::Nothing | Shown::Remembered) => Next::Repeat(delay),
+            (_, VisibleProgress::Called | VisibleProgress::Executed) => RetryDecision::GiveUp,
+            (Some(checkpoint), _) => RetryDecision::Resume(delay, checkpoint.clone()),
+            (None, VisibleProgress::Nothing | VisibleProgress::Remembered) => {
+                RetryDecision::Repeat(delay)
+            }
             // Sent again, the request would show the same text twice.
-            (None, Shown::Something) => Next::GiveUp,
+            (None, VisibleProgress::Something) => RetryDecision::GiveUp,
         }
     }
 }
@@ -261,7 +263,7 @@ mod tests {
         Failure::Transport("reset".into())
     }
 
-    fn with(checkpoint: Option<&'static [u8]>, shown: Shown) -> Progress {
+    fn with(checkpoint: Option<&'static [u8]>, shown: VisibleProgress) -> Progress {
         Progress {
             checkpoint: checkpoint.map(Bytes::from_static),
             shown,
@@ -274,33 +276,37 @@ mod tests {
 
     #[test]
     fn three_server_retries_then_the_end() {
-        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
-        let delays: Vec<Next> = (0..4)
+        let (policy, mut ledger) = (RetryPolicy::default(), RetryBudget::default());
+        let delays: Vec<RetryDecision> = (0..4)
             .map(|_| ledger.next(&policy, &server(), nothing(), 0.0))
             .collect();
-        let seconds = |s| Next::Repeat(Duration::from_secs(s));
-        assert_eq!(delays, [seconds(2), seconds(4), seconds(8), Next::GiveUp]);
+        let seconds = |s| RetryDecision::Repeat(Duration::from_secs(s));
+        assert_eq!(
+            delays,
+            [seconds(2), seconds(4), seconds(8), RetryDecision::GiveUp]
+        );
     }
 
     #[test]
     fn ten_transport_retries_capped_at_a_minute() {
-        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
-        let mut last = Next::GiveUp;
+        let (policy, mut ledger) = (RetryPolicy::default(), RetryBudget::default());
+        let mut last = RetryDecision::GiveUp;
         for _ in 0..10 {
             last = ledger.next(&policy, &transport(), nothing(), 1.0);
         }
-        assert_eq!(last, Next::Repeat(Duration::from_secs(72)));
+        assert_eq!(last, RetryDecision::Repeat(Duration::from_secs(72)));
         assert_eq!(
             ledger.next(&policy, &transport(), nothing(), 0.0),
-            Next::GiveUp
+            RetryDecision::GiveUp
         );
     }
 
     #[test]
     fn lost_connections_are_retried_for_two_minutes_without_progress() {
-        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        let (policy, mut ledger) = (RetryPolicy::default(), RetryBudget::default());
         let mut clock = Duration::ZERO;
-        while let Next::Repeat(delay) = ledger.next(&policy, &transport(), nothing(), 1.0) {
+        while let RetryDecision::Repeat(delay) = ledger.next(&policy, &transport(), nothing(), 1.0)
+        {
             clock += delay;
             ledger.set_without_progress(clock);
         }
@@ -312,66 +318,79 @@ mod tests {
     #[test]
     fn a_server_that_was_never_reached_is_retried_less_often() {
         let policy = RetryPolicy::default().having(Reached::Never);
-        let mut ledger = Ledger::default();
+        let mut ledger = RetryBudget::default();
         let mut next = || ledger.next(&policy, &transport(), nothing(), 0.0);
         let delays = [next(), next(), next(), next()];
-        let seconds = |s| Next::Repeat(Duration::from_secs(s));
-        assert_eq!(delays, [seconds(2), seconds(4), seconds(8), Next::GiveUp]);
+        let seconds = |s| RetryDecision::Repeat(Duration::from_secs(s));
+        assert_eq!(
+            delays,
+            [seconds(2), seconds(4), seconds(8), RetryDecision::GiveUp]
+        );
         let policy = RetryPolicy::default().having(Reached::Once);
         assert_eq!(policy, RetryPolicy::default());
     }
 
     #[test]
     fn a_checkpoint_of_an_earlier_attempt_is_resumed() {
-        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
-        let first = ledger.next(&policy, &transport(), with(Some(b"a"), Shown::Nothing), 0.0);
+        let (policy, mut ledger) = (RetryPolicy::default(), RetryBudget::default());
+        let first = ledger.next(
+            &policy,
+            &transport(),
+            with(Some(b"a"), VisibleProgress::Nothing),
+            0.0,
+        );
         assert_eq!(
             first,
-            Next::Resume(Duration::from_secs(2), Bytes::from_static(b"a"))
+            RetryDecision::Resume(Duration::from_secs(2), Bytes::from_static(b"a"))
         );
         let second = ledger.next(&policy, &transport(), nothing(), 0.0);
         assert_eq!(
             second,
-            Next::Resume(Duration::from_secs(4), Bytes::from_static(b"a"))
+            RetryDecision::Resume(Duration::from_secs(4), Bytes::from_static(b"a"))
         );
     }
 
     #[test]
     fn a_request_is_not_repeated_after_text_was_shown() {
-        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
-        let next = ledger.next(&policy, &transport(), with(None, Shown::Something), 0.0);
-        assert_eq!(next, Next::GiveUp);
+        let (policy, mut ledger) = (RetryPolicy::default(), RetryBudget::default());
+        let next = ledger.next(
+            &policy,
+            &transport(),
+            with(None, VisibleProgress::Something),
+            0.0,
+        );
+        assert_eq!(next, RetryDecision::GiveUp);
     }
 
     #[test]
     fn a_run_is_not_retried_after_an_unreplayable_effect() {
-        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        let (policy, mut ledger) = (RetryPolicy::default(), RetryBudget::default());
         let next = ledger.next(
             &policy,
             &transport(),
-            with(Some(b"a"), Shown::Executed),
+            with(Some(b"a"), VisibleProgress::Executed),
             0.0,
         );
-        assert_eq!(next, Next::GiveUp);
+        assert_eq!(next, RetryDecision::GiveUp);
     }
 
     #[test]
     fn resumes_without_a_new_checkpoint_are_limited() {
-        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        let (policy, mut ledger) = (RetryPolicy::default(), RetryBudget::default());
         ledger.next(
             &policy,
             &transport(),
-            with(Some(b"a"), Shown::Something),
+            with(Some(b"a"), VisibleProgress::Something),
             0.0,
         );
-        let barren = || with(None, Shown::Something);
+        let barren = || with(None, VisibleProgress::Something);
         assert!(matches!(
             ledger.next(&policy, &transport(), barren(), 0.0),
-            Next::Resume(..)
+            RetryDecision::Resume(..)
         ));
         assert_eq!(
             ledger.next(&policy, &transport(), barren(), 0.0),
-            Next::GiveUp
+            RetryDecision::GiveUp
         );
     }
 
@@ -382,51 +401,62 @@ mod tests {
             idle: 2,
             ..RetryPolicy::default()
         };
-        let mut ledger = Ledger::default();
+        let mut ledger = RetryBudget::default();
         let mut next = || ledger.next(&policy, &idle, nothing(), 0.0);
-        assert!(matches!(next(), Next::Repeat(_)));
-        assert!(matches!(next(), Next::Repeat(_)));
-        assert_eq!(next(), Next::GiveUp);
+        assert!(matches!(next(), RetryDecision::Repeat(_)));
+        assert!(matches!(next(), RetryDecision::Repeat(_)));
+        assert_eq!(next(), RetryDecision::GiveUp);
         assert_eq!(ledger.spent().idle, 2);
         let none = RetryPolicy { idle: 0, ..policy };
-        let next = Ledger::default().next(&none, &idle, nothing(), 0.0);
-        assert_eq!(next, Next::GiveUp);
+        let next = RetryBudget::default().next(&none, &idle, nothing(), 0.0);
+        assert_eq!(next, RetryDecision::GiveUp);
     }
 
     #[test]
     fn retries_of_an_earlier_run_count() {
         let policy = RetryPolicy::default();
-        let mut first = Ledger::default();
+        let mut first = RetryBudget::default();
         for _ in 0..2 {
             first.next(&policy, &server(), nothing(), 0.0);
         }
-        let mut second = Ledger::after(first.spent());
+        let mut second = RetryBudget::after(first.spent());
         let mut next = |failure: &Failure| second.next(&policy, failure, nothing(), 0.0);
-        assert_eq!(next(&server()), Next::Repeat(Duration::from_secs(8)));
-        assert_eq!(next(&server()), Next::GiveUp);
-        assert!(matches!(next(&transport()), Next::Repeat(_)), "its own");
+        assert_eq!(
+            next(&server()),
+            RetryDecision::Repeat(Duration::from_secs(8))
+        );
+        assert_eq!(next(&server()), RetryDecision::GiveUp);
+        assert!(
+            matches!(next(&transport()), RetryDecision::Repeat(_)),
+            "its own"
+        );
     }
 
     #[test]
     fn after_shown_text_only_a_checkpoint_is_resumed() {
         let idle = Failure::Idle("idle".into());
         let policy = RetryPolicy::default();
-        let shown = with(None, Shown::Something);
-        let next = Ledger::default().next(&policy, &idle, shown, 0.0);
-        assert_eq!(next, Next::GiveUp);
-        let saved = with(Some(b"a"), Shown::Something);
-        let next = Ledger::default().next(&policy, &idle, saved, 0.0);
+        let shown = with(None, VisibleProgress::Something);
+        let next = RetryBudget::default().next(&policy, &idle, shown, 0.0);
+        assert_eq!(next, RetryDecision::GiveUp);
+        let saved = with(Some(b"a"), VisibleProgress::Something);
+        let next = RetryBudget::default().next(&policy, &idle, saved, 0.0);
         assert!(
-            matches!(next, Next::Resume(..)),
+            matches!(next, RetryDecision::Resume(..)),
             "from the first restart on"
         );
     }
 
     #[test]
     fn failures_without_retry_end_the_run() {
-        let (policy, mut ledger) = (RetryPolicy::default(), Ledger::default());
+        let (policy, mut ledger) = (RetryPolicy::default(), RetryBudget::default());
         let login = Failure::Login("who?".into());
-        let next = ledger.next(&policy, &login, with(Some(b"a"), Shown::Nothing), 0.0);
-        assert_eq!(next, Next::GiveUp);
+        let next = ledger.next(
+            &policy,
+            &login,
+            with(Some(b"a"), VisibleProgress::Nothing),
+            0.0,
+        );
+        assert_eq!(next, RetryDecision::GiveUp);
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use cursor_proto::agent::v1::{agent_server_message::Message, interaction_update};
 
-/// Restarts of an idle stream, by default.
+/// RestartOwner of an idle stream, by default.
 pub const RETRIES: u32 = 3;
 
 /// How long a stream may go without work after an exec request that this version cannot answer.
@@ -22,14 +22,14 @@ const AFTER_UNKNOWN_EXEC: Duration = Duration::from_secs(45);
 
 /// How long a stream may stay open without work; `None` is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct IdleLimits {
     /// Before any host tool has returned a result.
     pub first: Option<Duration>,
     /// After a host tool has returned a result.
     pub resumed: Option<Duration>,
 }
 
-impl Default for Patience {
+impl Default for IdleLimits {
     fn default() -> Self {
         Self {
             first: Some(Duration::from_secs(120)),
@@ -38,7 +38,7 @@ impl Default for Patience {
     }
 }
 
-/// What a message says about the server.
+/// EffectDigest a message says about the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Activity {
     /// The server is working.
@@ -109,7 +109,7 @@ impl IdleTimeout {
 /// Watches one stream.
 #[derive(Debug)]
 pub(super) struct Watchdog {
-    patience: Patience,
+    patience: IdleLimits,
     phase: Phase,
     /// Whether there was text since the last host result.
     told: Told,
@@ -118,7 +118,7 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    pub(super) fn new(patience: Patience, now: Instant) -> Self {
+    pub(super) fn new(patience: IdleLimits, now: Instant) -> Self {
         Self {
             patience,
             phase: Phase::First,
@@ -151,7 +151,7 @@ impl Watchdog {
         }
     }
 
-    /// Restarts the wait, because the server did something.
+    /// RestartOwner the wait, because the server did something.
     pub(super) fn worked(&mut self, now: Instant) {
         self.last_work = now;
         self.unknown_exec = None;
@@ -300,9 +300,9 @@ mod tests {
     #[test]
     fn a_watchdog_that_is_off_has_no_deadline() {
         let now = Instant::now();
-        let patience = Patience {
+        let patience = IdleLimits {
             first: None,
-            ..Patience::default()
+            ..IdleLimits::default()
         };
         let mut watchdog = Watchdog::new(patience, now);
         assert_eq!(watchdog.deadline(), None);

@@ -3,27 +3,29 @@
 //! Each session is one task that owns its conversation. Turns of one session run in order; sessions
 //! are independent of each other.
 
-mod cause;
+mod activity_display;
+pub mod context_overflow;
+mod conversation_slot;
+mod error_text;
+mod failure_cause;
 pub mod final_text;
-mod launch;
-mod live;
-mod memory;
-mod noted;
-pub mod overflow;
+mod intent_logging;
+mod live_run;
 mod policy;
 mod recover;
 mod request;
 mod session;
-mod show;
-mod steer;
-mod tally;
+mod start_run;
+mod steering;
+mod turn_progress;
 pub mod usage;
-mod wording;
 
-pub use cause::Cause;
+pub use activity_display::{Follows, Record, Surface, is_card};
+pub use error_text::{ContinuationLost, LOST, too_long, wording};
+pub use failure_cause::Cause;
 pub use policy::{Bridging, LONGEST_PARK, Policy, Questions};
-pub use request::{Door, Hands, Keep, Stop, TurnEvent, TurnRequest, TurnResult, turn_events};
+pub use request::{
+    Frontend, HostToolMode, Keep, Stop, TurnEvent, TurnRequest, TurnResult, turn_events,
+};
 pub use session::{QueuedTurn, Session, SessionEnd};
-pub use show::{Follows, Record, Surface, is_card};
-pub use steer::words;
-pub use wording::{LOST, Lost, too_long, wording};
+pub use steering::words;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::show::Surface;
-use crate::run::{Patience, RETRIES};
+use super::activity_display::Surface;
+use crate::run::{IdleLimits, RETRIES};
 use agent_tools::bridge::call_log::CallLogTarget;
 use agent_tools::bridge::question;
 use agent_tools::bridge::tool_set::{BuiltinTools, HostTool, OfferedTools, ToolFilter};
@@ -33,7 +33,7 @@ pub struct Policy {
     /// How many runs may be parked at once.
     pub most_parked: usize,
     /// How long a run may stay idle.
-    pub patience: Patience,
+    pub patience: IdleLimits,
     /// How often an idle run is restarted.
     pub idle_retries: u32,
     /// Where diagnostics of the bridge are sent.
@@ -73,7 +73,7 @@ impl Default for Policy {
             call_deadline: Duration::from_secs(3600),
             park: PARK,
             most_parked: MOST_PARKED,
-            patience: Patience::default(),
+            patience: IdleLimits::default(),
             idle_retries: RETRIES,
             diagnostics: CallLogTarget::Off,
             home: None,

@@ -7,11 +7,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest as _, Sha256};
 
-use super::launch;
-use super::memory::Conversation;
-use super::request::{Door, TurnRequest};
-use super::tally::{Shown, Tally};
-use super::wording::Lost;
+use super::conversation_slot::Conversation;
+use super::error_text::ContinuationLost;
+use super::request::{Frontend, TurnRequest};
+use super::start_run;
+use super::turn_progress::{Shown, TurnProgress};
 use crate::conversation::image::DecodedImage;
 use crate::conversation::journal::PausedTurn;
 use crate::conversation::lost_turn::{LostTurn, ResumePrompt};
@@ -30,13 +30,13 @@ const SKIPPED: &str = "cursor_provider.recovery_skipped";
 
 /// The key that identifies a session in logs, which show only its prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct BridgeKey {
+pub(super) struct SessionKey {
     hex: String,
     /// Whether the session has a name.
     named: bool,
 }
 
-impl BridgeKey {
+impl SessionKey {
     pub(super) fn of(session: Option<&str>) -> Self {
         let text = format!("bridge:{}", session.unwrap_or_default());
         let digest = Sha256::digest(text);
@@ -65,14 +65,14 @@ pub(super) fn now() -> UnixMillis {
 }
 
 /// The result of an attempt to recover a turn.
-pub(super) enum Tried {
+pub(super) enum RecoveryOutcome {
     /// The turn needs no recovery.
     Unneeded(Option<Conversation>),
     /// The turn can continue.
     Ready(Box<Ready>),
     /// The turn cannot be recovered this way: what is left of the conversation, and the error to
     /// report.
-    Skipped(Option<Conversation>, Lost),
+    Skipped(Option<Conversation>, ContinuationLost),
 }
 
 /// How a recovered turn continues.
@@ -96,13 +96,13 @@ pub(super) enum Repeating {
 pub(super) fn recover(
     request: &TurnRequest,
     kept: Option<Conversation>,
-    key: &BridgeKey,
+    key: &SessionKey,
     loss: LossKind,
     repeating: Repeating,
-) -> Tried {
+) -> RecoveryOutcome {
     let messages = &request.transcript.messages;
     let Some(come) = LostTurn::read(messages) else {
-        return Tried::Unneeded(kept);
+        return RecoveryOutcome::Unneeded(kept);
     };
     let known = kept
         .as_ref()
@@ -114,18 +114,18 @@ pub(super) fn recover(
     let model = &request.model.id;
     let skipped = |skip: &RecoverySkip, kept| {
         log_skip(skip, &decision, key);
-        let lost = Lost {
+        let lost = ContinuationLost {
             had_checkpoint: decision.had_checkpoint,
             bridge_key: key.hex.clone(),
             skip: Some(skip.name()),
         };
-        Tried::Skipped(kept, lost)
+        RecoveryOutcome::Skipped(kept, lost)
     };
     let mut conversation = match (kept, &decision.plan) {
         (Some(conversation), _) => conversation,
         (None, RecoveryPlan::Skip(skip)) => return skipped(skip, None),
         // A plan without a stored conversation is always a skip.
-        (None, _) => return Tried::Unneeded(None),
+        (None, _) => return RecoveryOutcome::Unneeded(None),
     };
     if decision.clears_pause {
         conversation.pause = None;
@@ -145,17 +145,17 @@ pub(super) fn recover(
                 None => come.prompt_since(come.turn_start.start, None, &asked),
             };
             if repeating == Repeating::Never && !news.text.is_empty() {
-                return Tried::Unneeded(Some(conversation));
+                return RecoveryOutcome::Unneeded(Some(conversation));
             }
             log_checkpoint(&conversation, &news, key, model);
             news
         }
         RecoveryPlan::RebuildHistory(_) if repeating == Repeating::Never => {
-            return Tried::Unneeded(Some(conversation));
+            return RecoveryOutcome::Unneeded(Some(conversation));
         }
         RecoveryPlan::RebuildHistory(reason) => {
             if let Err(problem) =
-                launch::reset_to_history(&mut conversation, request, &come.history())
+                start_run::reset_to_history(&mut conversation, request, &come.history())
             {
                 tracing::warn!("{problem}");
                 return skipped(&RecoverySkip::NoStoredConversation, Some(conversation));
@@ -166,7 +166,7 @@ pub(super) fn recover(
         }
     };
     let unshown = news.unshown.clone();
-    Tried::Ready(Box::new(Ready {
+    RecoveryOutcome::Ready(Box::new(Ready {
         conversation,
         action: action(news, request),
         unshown,
@@ -175,17 +175,19 @@ pub(super) fn recover(
 
 /// Returns whether, and how, a turn may be recovered whose run failed while the host was connected.
 /// At most once per turn, because local effects must not be repeated.
-pub(super) fn within_turn(ended: &Ended, tally: &Tally) -> Option<(LossKind, Repeating)> {
+pub(super) fn within_turn(ended: &Ended, tally: &TurnProgress) -> Option<(LossKind, Repeating)> {
     let Outcome::Failed(failure) = &ended.outcome else {
         return None;
     };
     let loss = match failure.retry() {
         Retry::Idle => LossKind::Silent,
         // The run has used its retries, unless open host calls prevented them.
-        Retry::Transport | Retry::Server if ended.left == run::Shown::Called => LossKind::Gone,
+        Retry::Transport | Retry::Server if ended.left == run::VisibleProgress::Called => {
+            LossKind::Gone
+        }
         _ => return None,
     };
-    if tally.comebacks > 0 || ended.left == run::Shown::Executed {
+    if tally.comebacks > 0 || ended.left == run::VisibleProgress::Executed {
         return None;
     }
     let repeating = match tally.answered() {
@@ -237,7 +239,7 @@ fn action(news: ResumePrompt, request: &TurnRequest) -> Action {
     })
 }
 
-fn log_checkpoint(kept: &Conversation, news: &ResumePrompt, key: &BridgeKey, model: &str) {
+fn log_checkpoint(kept: &Conversation, news: &ResumePrompt, key: &SessionKey, model: &str) {
     let calls = kept.pause.iter().flat_map(|pause| &pause.calls);
     let calls: Vec<&str> = calls.map(|call| call.id.as_str()).collect();
     tracing::debug!(
@@ -257,13 +259,13 @@ fn log_rebuild(
     reason: RebuildReason,
     come: &LostTurn<'_>,
     news: &ResumePrompt,
-    key: &BridgeKey,
+    key: &SessionKey,
     request: &TurnRequest,
 ) {
     let model = request.model.id.as_str();
     let event = match request.door {
-        Door::Native => "native.rebuild_full_history",
-        Door::Chat => "chat.rebuild_full_history",
+        Frontend::Native => "native.rebuild_full_history",
+        Frontend::Chat => "chat.rebuild_full_history",
     };
     tracing::debug!(
         parent: None,
@@ -279,7 +281,7 @@ fn log_rebuild(
     metrics::emit(REBUILT, reason.name(), model);
 }
 
-fn log_skip(skip: &RecoverySkip, decision: &RecoveryDecision, key: &BridgeKey) {
+fn log_skip(skip: &RecoverySkip, decision: &RecoveryDecision, key: &SessionKey) {
     let (expected, received) = match skip {
         RecoverySkip::PendingToolCallMismatch { expected, received } => {
             (Some(expected.join(" ")), Some(received.join(" ")))
@@ -299,7 +301,7 @@ fn log_skip(skip: &RecoverySkip, decision: &RecoveryDecision, key: &BridgeKey) {
 }
 
 /// Returns the error text of a turn that could not be recovered.
-pub(super) fn lost(lost: &Lost) -> String {
+pub(super) fn lost(lost: &ContinuationLost) -> String {
     tracing::debug!(
         parent: None,
         bridgeKeyPrefix = lost.prefix(),

@@ -8,12 +8,12 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::cause::Cause;
+use super::activity_display::Surface;
+use super::failure_cause::Cause;
 use super::policy::Policy;
-use super::show::Surface;
 use super::usage::{Limits, Tokens};
 use crate::conversation::transcript::Transcript;
-use crate::run::queue::{self, Bounds, Weighed};
+use crate::run::queue::{self, QueueBounds, Weighed};
 use crate::run::{Backend, Mode, Model, UserMessage};
 use agent_tools::bridge::HostCall;
 use agent_tools::cursor_config::ConfigCache;
@@ -51,9 +51,9 @@ pub struct TurnRequest {
     /// Where the conversation is stored.
     pub keep: Keep,
     /// The front end it came through.
-    pub door: Door,
+    pub door: Frontend,
     /// Who executes the host's tools, and when.
-    pub hands: Hands,
+    pub hands: HostToolMode,
     /// How the host shows native tool calls.
     pub surface: Surface,
     /// Cancels the turn.
@@ -105,7 +105,7 @@ pub enum Keep {
 
 /// The front end of a turn; its recovery events are named after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Door {
+pub enum Frontend {
     /// A host that uses our JSON-RPC protocol.
     #[default]
     Native,
@@ -115,7 +115,7 @@ pub enum Door {
 
 /// When a host executes its tools.
 #[derive(Debug, Clone)]
-pub enum Hands {
+pub enum HostToolMode {
     /// Between turns: a call ends the turn.
     Between,
     /// During the turn: calls are sent here.
@@ -123,7 +123,7 @@ pub enum Hands {
 }
 
 /// How many events, and how many bytes of them, may wait for a host; then the run waits.
-const EVENTS: Bounds = Bounds {
+const EVENTS: QueueBounds = QueueBounds {
     items: 256,
     bytes: 1024 * 1024,
 };

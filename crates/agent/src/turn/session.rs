@@ -1,7 +1,7 @@
 //! One session of a host: one task that owns its conversation and takes its turns in order.
 
-mod begin;
 mod effects;
+mod start_turn;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -12,14 +12,14 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use self::effects::Effects;
-use super::cause::Cause;
-use super::live::{Idle, Live, Offered, Pause};
-use super::memory::{Conversation, Memory};
+use super::activity_display::{ActivityDisplay, Record, Recorded};
+use super::conversation_slot::{Conversation, ConversationSlot};
+use super::failure_cause::Cause;
+use super::live_run::{Idle, LiveRun, Pause, PendingBatch};
 use super::recover;
 use super::request::{self, Keep, Stop, TurnEvent, TurnRequest, TurnResult};
-use super::show::{Record, Recorded, Show};
-use super::steer::Source;
-use super::tally::Tally;
+use super::steering::Source;
+use super::turn_progress::TurnProgress;
 use super::usage;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::lost_turn::TurnStart;
@@ -34,7 +34,7 @@ use agent_tools::shell::reaper::ChildReaper;
 /// A handle to a session's task.
 #[derive(Debug, Clone)]
 pub struct Session {
-    asks: mpsc::Sender<Ask>,
+    asks: mpsc::Sender<SessionCommand>,
     recorded: Recorded,
     gate: watch::Receiver<Weak<ExternalCallSender>>,
     /// How many turns were requested so far.
@@ -61,9 +61,9 @@ impl SessionEnd {
     }
 }
 
-enum Ask {
+enum SessionCommand {
     Turn(
-        oneshot::Receiver<Brought>,
+        oneshot::Receiver<TicketUse>,
         oneshot::Sender<TurnResult>,
         Span,
     ),
@@ -71,9 +71,9 @@ enum Ask {
     Release(oneshot::Sender<()>),
 }
 
-/// What a queued turn turns out to be.
+/// EffectDigest a queued turn turns out to be.
 #[derive(Debug)]
-enum Brought {
+enum TicketUse {
     Turn(Box<TurnRequest>),
     /// The turn is abandoned; these are messages it had accepted from the host.
     Messages(Vec<UserMessage>),
@@ -92,20 +92,20 @@ impl Session {
         store: Option<(Store, String)>,
         reaper: ChildReaper,
     ) -> Self {
-        Self::spawn(last, Memory::new(store), reaper)
+        Self::spawn(last, ConversationSlot::new(store), reaper)
     }
 
     /// Starts the task of a named session that is kept in memory only.
     pub fn start_unkept(last: Option<SessionEnd>, name: &str, reaper: ChildReaper) -> Self {
-        Self::spawn(last, Memory::unkept(name), reaper)
+        Self::spawn(last, ConversationSlot::unkept(name), reaper)
     }
 
-    fn spawn(last: Option<SessionEnd>, memory: Memory, reaper: ChildReaper) -> Self {
+    fn spawn(last: Option<SessionEnd>, memory: ConversationSlot, reaper: ChildReaper) -> Self {
         let (asks, inbox) = mpsc::channel(16);
         let recorded = Recorded::default();
         let (gate_sender, gate) = watch::channel(Weak::new());
         let (count, asked) = watch::channel(0);
-        let task = Task {
+        let task = SessionTask {
             asked,
             begun: 0,
             gate: gate_sender,
@@ -163,7 +163,7 @@ impl Session {
         // If the task has ended, it drops the sender of the answer and [`QueuedTurn::run`] fails.
         let _ = self
             .asks
-            .send(Ask::Turn(inbox, reply, Span::current()))
+            .send(SessionCommand::Turn(inbox, reply, Span::current()))
             .await;
         QueuedTurn { request, answer }
     }
@@ -176,7 +176,12 @@ impl Session {
     /// Forgets the conversation, because the host's history changed: the next turn sends it all.
     pub async fn invalidate(&self) {
         let (reply, done) = oneshot::channel();
-        if self.asks.send(Ask::Invalidate(reply)).await.is_ok() {
+        if self
+            .asks
+            .send(SessionCommand::Invalidate(reply))
+            .await
+            .is_ok()
+        {
             let _ = done.await;
         }
     }
@@ -192,7 +197,7 @@ impl Session {
     /// for it.
     pub async fn start_release(&self) -> Option<oneshot::Receiver<()>> {
         let (reply, done) = oneshot::channel();
-        let asked = self.asks.send(Ask::Release(reply)).await;
+        let asked = self.asks.send(SessionCommand::Release(reply)).await;
         asked.ok().map(|()| done)
     }
 }
@@ -200,14 +205,14 @@ impl Session {
 /// A place in a session's queue. Dropping it abandons the turn.
 #[derive(Debug)]
 pub struct QueuedTurn {
-    request: oneshot::Sender<Brought>,
+    request: oneshot::Sender<TicketUse>,
     answer: oneshot::Receiver<TurnResult>,
 }
 
 impl QueuedTurn {
     /// Runs the turn.
     pub async fn run(self, request: TurnRequest) -> TurnResult {
-        let given = self.request.send(Brought::Turn(Box::new(request)));
+        let given = self.request.send(TicketUse::Turn(Box::new(request)));
         match (given, self.answer.await) {
             (Ok(()), Ok(result)) => result,
             _ => TurnResult::failed(Cause::Internal, "the session failed inside cursor-sidecar"),
@@ -219,12 +224,12 @@ impl QueuedTurn {
     pub async fn abandon(self, injections: &mut mpsc::Receiver<UserMessage>) {
         let messages = request::take_injections(injections).await;
         // A session whose task has ended has no next turn.
-        let _ = self.request.send(Brought::Messages(messages));
+        let _ = self.request.send(TicketUse::Messages(messages));
     }
 }
 
-struct Task {
-    memory: Memory,
+struct SessionTask {
+    memory: ConversationSlot,
     /// How many turns were requested, and how many of them started.
     asked: watch::Receiver<u64>,
     begun: u64,
@@ -235,11 +240,11 @@ struct Task {
     /// When the host last got an answer.
     answered: Option<Instant>,
     /// A run that waits for the host, and until when.
-    live: Option<(Live, Instant)>,
-    /// What was executed for the prompt under way.
+    live: Option<(LiveRun, Instant)>,
+    /// EffectDigest was executed for the prompt under way.
     effects: Effects,
     /// Cards whose run was released while the host displayed them.
-    cards: Option<Show>,
+    cards: Option<ActivityDisplay>,
     /// Recorded results of the cards the host was sent.
     recorded: Recorded,
     /// Commands that outlive a run; they end with the session.
@@ -252,8 +257,8 @@ struct Task {
     undelivered: Vec<UserMessage>,
 }
 
-impl Task {
-    async fn run(mut self, mut inbox: mpsc::Receiver<Ask>) {
+impl SessionTask {
+    async fn run(mut self, mut inbox: mpsc::Receiver<SessionCommand>) {
         loop {
             let until = self.live.as_ref().map(|(_, until)| *until);
             let ask = tokio::select! {
@@ -279,27 +284,27 @@ impl Task {
                 }
             };
             match ask {
-                Some(Ask::Turn(request, reply, span)) => {
+                Some(SessionCommand::Turn(request, reply, span)) => {
                     self.begun += 1;
                     let request = match request.await {
-                        Ok(Brought::Turn(request)) => request,
-                        Ok(Brought::Messages(messages)) => {
+                        Ok(TicketUse::Turn(request)) => request,
+                        Ok(TicketUse::Messages(messages)) => {
                             self.undelivered.extend(messages);
                             continue;
                         }
                         Err(_) => continue, // its door is gone
                     };
-                    let mut answer = Answer(Some(reply));
+                    let mut answer = ReplyOnce(Some(reply));
                     let turn = self.turn(*request, &mut answer).instrument(span);
                     let result = turn.await;
                     self.answered = Some(Instant::now());
                     answer.send(result);
                 }
-                Some(Ask::Invalidate(done)) => {
+                Some(SessionCommand::Invalidate(done)) => {
                     self.invalidate().await;
                     let _ = done.send(());
                 }
-                Some(Ask::Release(done)) => {
+                Some(SessionCommand::Release(done)) => {
                     self.release().await;
                     let _ = done.send(());
                 }
@@ -344,7 +349,7 @@ impl Task {
         }
     }
 
-    async fn turn(&mut self, mut request: TurnRequest, answer: &mut Answer) -> TurnResult {
+    async fn turn(&mut self, mut request: TurnRequest, answer: &mut ReplyOnce) -> TurnResult {
         if request.cancel.is_cancelled() || (self.live.is_none() && !self.prepared(&request).await)
         {
             self.undelivered.extend(request.take_injections().await);
@@ -353,7 +358,7 @@ impl Task {
         if request.keep == Keep::Memory {
             self.memory.leave_disk();
         }
-        let mut tally = Tally::default();
+        let mut tally = TurnProgress::default();
         let transcript = &request.transcript;
         tally.seen.context = usage::context(&transcript.system, &transcript.messages);
         let mut live = match self.begin(&mut request, &mut tally).await {
@@ -364,7 +369,7 @@ impl Task {
             }
         };
         loop {
-            let mut offered = Offered::Nothing;
+            let mut offered = PendingBatch::Nothing;
             let cancel = request.cancel.clone();
             let pause = tokio::select! {
                 pause = live.drive(&mut request, &mut tally, &mut offered) => pause,
@@ -468,10 +473,10 @@ impl Task {
     /// Answers the host at once, then drains the run before the next turn starts.
     async fn abort(
         &mut self,
-        mut live: Live,
+        mut live: LiveRun,
         mut request: TurnRequest,
-        tally: Tally,
-        answer: &mut Answer,
+        tally: TurnProgress,
+        answer: &mut ReplyOnce,
     ) -> TurnResult {
         let result = TurnResult {
             stop: Stop::Aborted,
@@ -532,7 +537,7 @@ impl Task {
 
     /// Saves the conversation of a run that has ended. Returns a notice for the user if that fails,
     /// and the run's cards.
-    async fn save_conversation(&mut self, mut live: Live) -> (Option<String>, Show) {
+    async fn save_conversation(&mut self, mut live: LiveRun) -> (Option<String>, ActivityDisplay) {
         let settled = live.settled();
         let (conversation, cards) = live.into_parts();
         let notice = self.put(conversation).await;
@@ -554,7 +559,7 @@ fn aborted() -> TurnResult {
 }
 
 /// Reads a parked run while the host is away, so that it does not stall.
-async fn idle(live: &mut Option<(Live, Instant)>) -> Idle {
+async fn idle(live: &mut Option<(LiveRun, Instant)>) -> Idle {
     match live {
         Some((live, _)) => live.idle().await,
         None => std::future::pending().await,
@@ -562,9 +567,9 @@ async fn idle(live: &mut Option<(Live, Instant)>) -> Idle {
 }
 
 /// The host's answer, sent once: when the turn ends or when the host cancels it.
-struct Answer(Option<oneshot::Sender<TurnResult>>);
+struct ReplyOnce(Option<oneshot::Sender<TurnResult>>);
 
-impl Answer {
+impl ReplyOnce {
     fn send(&mut self, result: TurnResult) {
         if let Some(reply) = self.0.take() {
             let _ = reply.send(result);

@@ -9,7 +9,7 @@ use secrecy::SecretString;
 use super::token::{Account, AuthorizedError};
 use crate::endpoint::BaseUrl;
 use crate::headers::{HttpVersion, Identity};
-use crate::http::Http;
+use crate::http_clients::Http;
 use crate::unary::{Call, CallError};
 use cursor_proto::aiserver::v1::{
     CreateUserApiKeyRequest, CreateUserApiKeyResponse, GetCurrentPeriodUsageRequest,

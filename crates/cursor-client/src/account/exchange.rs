@@ -14,7 +14,7 @@ use super::key::ApiKey;
 use crate::endpoint::BaseUrl;
 use crate::error::{TransportError, WireError};
 use crate::headers::HttpVersion;
-use crate::http::Http;
+use crate::http_clients::Http;
 use crate::unary::{Call, CallError};
 
 const PATH: &str = "/auth/exchange_user_api_key";

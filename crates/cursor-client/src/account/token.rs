@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::exchange::{ExchangeError, TokenExchange};
 use crate::error::WireError;
 use crate::unary::CallError;
-use cursor_proto::code::Code;
+use cursor_proto::connect_code::Code;
 use foundation::VariantName;
 
 /// Assumed for a token without a readable expiry.

@@ -1,7 +1,7 @@
 use super::*;
-use crate::remote::Metadata;
+use crate::connect_error::Metadata;
 use cursor_proto::aiserver::v1::{CustomErrorDetails, ErrorAnalyticsMetadata, ErrorDetails};
-use cursor_proto::state::Occupancy;
+use cursor_proto::state::ContextUsage;
 
 fn remote(code: Code, message: &str) -> RemoteError {
     RemoteError {
@@ -51,7 +51,7 @@ fn errors_without_details_are_classified_by_code() {
     }
     assert_eq!(
         classify(remote(Code::Unauthenticated, "who?")).remedy(),
-        Some(Remedy::Login)
+        Some(UserAction::Login)
     );
     let denied = classify(remote(Code::PermissionDenied, "no"));
     assert_eq!((denied.retry(), denied.remedy()), (Retry::Never, None));
@@ -63,17 +63,17 @@ fn errors_without_details_are_classified_by_code() {
 #[test]
 fn cursor_errors_name_their_remedy() {
     let cases = [
-        (Cursor::NotLoggedIn, Remedy::Login),
-        (Cursor::GithubAppNoAccess, Remedy::Login),
-        (Cursor::FreeUserUsageLimit, Remedy::Upgrade),
-        (Cursor::RateLimitedChangeable, Remedy::Upgrade),
-        (Cursor::UsagePricingRequired, Remedy::Pay),
-        (Cursor::BadUserApiKey, Remedy::CheckKey),
-        (Cursor::OutdatedClient, Remedy::UpdateClient),
-        (Cursor::ConversationTooLong, Remedy::Compact),
-        (Cursor::MaxTokens, Remedy::Compact),
-        (Cursor::UnsupportedRegion, Remedy::ChangeRegion),
-        (Cursor::ModelNoLongerSupported, Remedy::ChangeModel),
+        (Cursor::NotLoggedIn, UserAction::Login),
+        (Cursor::GithubAppNoAccess, UserAction::Login),
+        (Cursor::FreeUserUsageLimit, UserAction::Upgrade),
+        (Cursor::RateLimitedChangeable, UserAction::Upgrade),
+        (Cursor::UsagePricingRequired, UserAction::Pay),
+        (Cursor::BadUserApiKey, UserAction::CheckKey),
+        (Cursor::OutdatedClient, UserAction::UpdateClient),
+        (Cursor::ConversationTooLong, UserAction::Compact),
+        (Cursor::MaxTokens, UserAction::Compact),
+        (Cursor::UnsupportedRegion, UserAction::ChangeRegion),
+        (Cursor::ModelNoLongerSupported, UserAction::ChangeModel),
     ];
     for (kind, remedy) in cases {
         let failure = classify(detailed(Code::Internal, kind, Some(false)));
@@ -108,11 +108,11 @@ fn an_error_that_requires_an_action_is_not_retried() {
 #[test]
 fn inference_errors_are_classified_by_metadata() {
     let cases = [
-        ("CONVERSATION_TOO_LONG", Some(Remedy::Compact)),
-        ("ERROR_MAX_TOKENS", Some(Remedy::Compact)),
-        ("MODEL_NO_LONGER_SUPPORTED", Some(Remedy::ChangeModel)),
-        ("UNSUPPORTED_REGION", Some(Remedy::ChangeRegion)),
-        ("OUTDATED_CLIENT", Some(Remedy::UpdateClient)),
+        ("CONVERSATION_TOO_LONG", Some(UserAction::Compact)),
+        ("ERROR_MAX_TOKENS", Some(UserAction::Compact)),
+        ("MODEL_NO_LONGER_SUPPORTED", Some(UserAction::ChangeModel)),
+        ("UNSUPPORTED_REGION", Some(UserAction::ChangeRegion)),
+        ("OUTDATED_CLIENT", Some(UserAction::UpdateClient)),
         ("CONTENT_POLICY", None),
     ];
     for (name, remedy) in cases {
@@ -132,15 +132,15 @@ fn inference_errors_are_classified_by_metadata() {
 #[test]
 fn resource_exhausted_by_its_words() {
     let cases = [
-        ("You've hit your usage limit", Some(Remedy::Upgrade)),
+        ("You've hit your usage limit", Some(UserAction::Upgrade)),
         (
             "This region is not available for your team",
-            Some(Remedy::ChangeRegion),
+            Some(UserAction::ChangeRegion),
         ),
-        ("Please update to continue", Some(Remedy::UpdateClient)),
-        ("maximum context length is 200k", Some(Remedy::Compact)),
-        ("too many tools", Some(Remedy::TrimTools)),
-        ("The model is overloaded", Some(Remedy::Wait)),
+        ("Please update to continue", Some(UserAction::UpdateClient)),
+        ("maximum context length is 200k", Some(UserAction::Compact)),
+        ("too many tools", Some(UserAction::TrimTools)),
+        ("The model is overloaded", Some(UserAction::Wait)),
         ("Error", None),
     ];
     for (text, remedy) in cases {
@@ -158,23 +158,23 @@ fn a_bare_resource_exhausted_by_what_was_sent() {
             tools: 340,
             ..Evidence::default()
         }),
-        Some(Remedy::TrimTools)
+        Some(UserAction::TrimTools)
     );
     assert_eq!(
         remedy(Evidence {
             tool_bytes: 443 * 1024,
             ..Evidence::default()
         }),
-        Some(Remedy::TrimTools)
+        Some(UserAction::TrimTools)
     );
     assert_eq!(
         remedy(Evidence {
             schema_combinators: Presence::Present,
             ..Evidence::default()
         }),
-        Some(Remedy::SimplifySchemas)
+        Some(UserAction::SimplifySchemas)
     );
-    let occupancy = Some(Occupancy {
+    let occupancy = Some(ContextUsage {
         used: 150_000,
         limit: 200_000,
     });
@@ -183,14 +183,14 @@ fn a_bare_resource_exhausted_by_what_was_sent() {
             occupancy,
             ..Evidence::default()
         }),
-        Some(Remedy::Compact)
+        Some(UserAction::Compact)
     );
     assert_eq!(
         remedy(Evidence {
             failures_in_a_row: 2,
             ..Evidence::default()
         }),
-        Some(Remedy::NewConversation)
+        Some(UserAction::NewConversation)
     );
     // After output, the request itself was accepted, so the failure may be temporary.
     let late = Evidence {

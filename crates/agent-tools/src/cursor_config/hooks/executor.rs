@@ -15,7 +15,7 @@ use crate::{
     ReplySender, rejection,
 };
 use cursor_proto::agent::v1::*;
-use cursor_proto::value;
+use cursor_proto::protobuf_value;
 
 /// Runs hooks before the inner executor.
 pub struct HookedExecutor {
@@ -169,7 +169,7 @@ impl HookedExecutor {
         let asked = args.request.and_then(|request| request.request);
         let response = match asked {
             Some(execute_hook_request::Request::PreToolUse(query)) => {
-                let input = value::decode_struct(&query.tool_input.unwrap_or_default());
+                let input = protobuf_value::decode_struct(&query.tool_input.unwrap_or_default());
                 let about = serde_json::json!({
                     "tool_name": query.tool_name, "tool_input": input.unwrap_or_default(),
                     "tool_use_id": query.tool_use_id, "cwd": query.cwd,

@@ -14,7 +14,7 @@ use crate::cursor_config::mcp::McpServers;
 use crate::handlers::text_file::faithful;
 use crate::workspace::paths::resolve_path;
 use cursor_proto::agent::v1::{McpArgs, PiEditReplacement};
-use cursor_proto::value;
+use cursor_proto::protobuf_value;
 
 /// One question for hooks.
 pub(super) struct HookInput {
@@ -256,7 +256,12 @@ fn mcp(args: &McpArgs, servers: &McpServers) -> Vec<HookInput> {
     let input: Map<String, Json> = args
         .args
         .iter()
-        .map(|entry| (entry.key.clone(), value::decode_or_text(&entry.value)))
+        .map(|entry| {
+            (
+                entry.key.clone(),
+                protobuf_value::decode_or_text(&entry.value),
+            )
+        })
         .collect();
     let name = if args.tool_name.is_empty() {
         &args.name

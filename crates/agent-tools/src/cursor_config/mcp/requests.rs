@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{ConnectedServer, ConnectionState, McpServer, McpServers};
 use crate::prompts::tools;
 use cursor_proto::agent::v1::*;
-use cursor_proto::value;
+use cursor_proto::protobuf_value;
 
 impl McpServer {
     /// Returns the status string for Cursor and, unless it is connected, a message.
@@ -94,7 +94,12 @@ impl McpServer {
         let arguments: Map<String, Json> = args
             .args
             .iter()
-            .map(|entry| (entry.key.clone(), value::decode_or_text(&entry.value)))
+            .map(|entry| {
+                (
+                    entry.key.clone(),
+                    protobuf_value::decode_or_text(&entry.value),
+                )
+            })
             .collect();
         let mut request = CallToolRequestParams::new(tool.name.clone());
         request.arguments = Some(arguments);
@@ -321,7 +326,7 @@ impl McpServers {
 
 fn success(complete: CallToolResult) -> McpResult {
     let structured = match complete.structured_content {
-        Some(Json::Object(object)) => Some(value::encode_struct(&object)),
+        Some(Json::Object(object)) => Some(protobuf_value::encode_struct(&object)),
         _ => None,
     };
     result(mcp_result::Result::Success(McpSuccess {

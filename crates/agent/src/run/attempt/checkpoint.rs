@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::Attempt;
 use crate::run::event::{Checkpoint, RunEvent};
-use crate::run::retry::{Progress, Shown};
+use crate::run::retry::{Progress, VisibleProgress};
 use cursor_proto::agent::v1::{ContextInjectionStateUpdate, context_injection_state};
 use cursor_proto::state;
 
@@ -36,9 +36,9 @@ impl Attempt<'_> {
         let memo = &*self.context.memo;
         let is_settled = self.context.unacked.is_settled(|call| memo.holds(call));
         let shown = if is_settled {
-            Shown::Nothing
+            VisibleProgress::Nothing
         } else {
-            Shown::Called
+            VisibleProgress::Called
         };
         self.progress = Progress {
             checkpoint: Some(state),

@@ -3,12 +3,12 @@
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
-use super::execs::MAX_OPEN;
-use super::{Attempt, execs};
+use super::open_execs::MAX_OPEN;
+use super::{Attempt, open_execs};
+use crate::run::effect_log::call_id;
 use crate::run::event::RunEvent;
-use crate::run::memo::call_id;
-use crate::run::owed::{RequestKey, SideEffect};
-use crate::run::retry::Shown;
+use crate::run::retry::VisibleProgress;
+use crate::run::unacked_results::{RequestKey, SideEffect};
 use cursor_proto::agent::v1::*;
 use foundation::VariantName;
 
@@ -25,8 +25,8 @@ impl Attempt<'_> {
         if self.execs.is_full() {
             tracing::warn!(exec = exec.id, "exec.refused");
             let error = format!("no more than {MAX_OPEN} requests are taken at once");
-            self.post(&execs::throw(exec.id, error));
-            self.post(&execs::close(exec.id));
+            self.post(&open_execs::throw(exec.id, error));
+            self.post(&open_execs::close(exec.id));
             return;
         }
         match exec.message {
@@ -34,7 +34,7 @@ impl Attempt<'_> {
                 if let Some(done) = self.context.memo.recall(&request) {
                     tracing::debug!(exec = exec.id, kind = %VariantName(&request), "exec.recalled");
                     self.context.unacked.replayed(&done.call);
-                    for frame in execs::replayed_frames(exec.id, done) {
+                    for frame in open_execs::replayed_frames(exec.id, done) {
                         self.post(&frame);
                     }
                     return;
@@ -55,7 +55,7 @@ impl Attempt<'_> {
                         .unacked
                         .add(RequestKey::Exec(exec.id), effect, name, &call.id);
                     if effect == SideEffect::Lasting {
-                        self.progress.shown = self.progress.shown.max(Shown::Called);
+                        self.progress.shown = self.progress.shown.max(VisibleProgress::Called);
                     }
                     self.hosted.insert(exec.id);
                     self.emit(RunEvent::HostCall(Box::new(call)));
@@ -66,8 +66,8 @@ impl Attempt<'_> {
                 self.context.drift.count("exec: unknown request");
                 self.watchdog.refused_unknown_exec(exec.id);
                 let error = "this client has no handler for this kind of request";
-                self.post(&execs::throw(exec.id, error.into()));
-                self.post(&execs::close(exec.id));
+                self.post(&open_execs::throw(exec.id, error.into()));
+                self.post(&open_execs::close(exec.id));
             }
         }
     }

@@ -1,12 +1,12 @@
 //! One attempt of a run: one stream, from its first message to its end.
 
+mod cancel;
 mod checkpoint;
-mod clock;
+mod emit;
 mod exec;
-mod leaving;
-mod pending;
-mod speak;
-mod tell;
+mod outgoing;
+mod pending_events;
+mod timers;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
@@ -21,19 +21,19 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use uuid::Uuid;
 
 use self::exec::ExecDigest;
-use self::pending::Pending;
-use super::answer;
+use self::pending_events::PendingEvents;
 use super::blobs::Blobs;
-use super::driver::{Command, Injection};
+use super::effect_log::EffectLog;
 use super::event::{RunEvent, Usage};
-use super::execs::{self, Execs};
 use super::limits::{LimitError, MAX_ANSWER};
-use super::memo::Memo;
-use super::overlap::TextDedupe;
-use super::owed::{RequestKey, SideEffect, UnackedResults};
+use super::open_execs::{self, OpenExecs};
+use super::query_replies;
 use super::queue;
-use super::retry::{Progress, Shown, Timing};
-use super::tally::Tally;
+use super::retry::{Progress, Timing, VisibleProgress};
+use super::run_task::{Command, Injection};
+use super::stream_stats::StreamStats;
+use super::text_dedupe::TextDedupe;
+use super::unacked_results::{RequestKey, SideEffect, UnackedResults};
 use super::watchdog::{Activity, IdleTimeout, Watchdog, classify};
 use agent_tools::Executor;
 use cursor_client::error::{TransportError, WireError};
@@ -63,7 +63,7 @@ pub(super) struct AttemptContext<'a> {
     /// Text that earlier streams have already shown.
     pub(super) overlap: &'a mut TextDedupe,
     /// Effects that were executed for earlier streams.
-    pub(super) memo: &'a mut Memo,
+    pub(super) memo: &'a mut EffectLog,
     /// Results from the host and the user that the newest checkpoint may not include.
     pub(super) unacked: &'a mut UnackedResults,
     /// Called when the server accepts the stream.
@@ -105,7 +105,7 @@ enum AttemptEvent {
     Received(Result<Received, WireError>),
     Sent(Result<usize, ChannelClosed>),
     Delivered(Result<(), ChannelClosed>),
-    Exec(execs::Progress),
+    Exec(open_execs::ExecEvent),
     Answered(u32, AskQuestionResult),
     Command(Option<Command>),
     /// The timer fired that was due at this time.
@@ -127,7 +127,7 @@ async fn flush(outgoing: &Outgoing, outbox: &mut VecDeque<Bytes>) -> Result<usiz
 /// Delivers the first queued event once the consumer has capacity for its bytes.
 async fn deliver(
     events: &queue::Sender<RunEvent>,
-    pending: &mut Pending,
+    pending: &mut PendingEvents,
 ) -> Result<(), ChannelClosed> {
     let room = events
         .reserve(pending.first_bytes())
@@ -142,13 +142,13 @@ async fn deliver(
 struct Attempt<'a> {
     context: AttemptContext<'a>,
     stream: RunStream,
-    execs: Execs,
-    pending: Pending,
+    execs: OpenExecs,
+    pending: PendingEvents,
     outbox: VecDeque<Bytes>,
     outbox_bytes: usize,
     progress: Progress,
     usage: Option<Usage>,
-    tally: Tally,
+    tally: StreamStats,
     accepted: bool,
     last_inbound: Instant,
     next_heartbeat: Instant,
@@ -169,7 +169,7 @@ struct Attempt<'a> {
     /// Frames that are still queued ahead of, and including, the cancellation.
     unsent_until_cancel: usize,
     /// Whether there is capacity to read. While reading is paused, silence means nothing.
-    reading: Reading,
+    reading: ReadState,
     /// Requests that the host is executing.
     hosted: BTreeSet<u32>,
     /// User messages sent on this stream.
@@ -184,7 +184,7 @@ struct Attempt<'a> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Reading {
+enum ReadState {
     On,
     Paused,
 }
@@ -194,17 +194,17 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
     let now = Instant::now();
     let watchdog = Watchdog::new(context.timing.patience, now);
     let mut attempt = Attempt {
-        execs: Execs::new(Arc::clone(context.executor), context.timing.exec_heartbeat),
+        execs: OpenExecs::new(Arc::clone(context.executor), context.timing.exec_heartbeat),
         next_heartbeat: now + context.timing.heartbeat,
         no_timeout_before: now,
         context,
         stream,
-        pending: Pending::default(),
+        pending: PendingEvents::default(),
         outbox: VecDeque::new(),
         outbox_bytes: 0,
         progress: Progress::default(),
         usage: None,
-        tally: Tally::new(now),
+        tally: StreamStats::new(now),
         accepted: false,
         last_inbound: now,
         turn_ended: None,
@@ -213,7 +213,7 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         cancel_deadline: None,
         cancel_received_by: None,
         unsent_until_cancel: 0,
-        reading: Reading::On,
+        reading: ReadState::On,
         hosted: BTreeSet::new(),
         injected: BTreeSet::new(),
         results_first: None,
@@ -256,11 +256,11 @@ impl Attempt<'_> {
             }
             let room = self.outbox_bytes < MAX_OUTBOX;
             self.pace(if room && !self.pending.is_full() {
-                Reading::On
+                ReadState::On
             } else {
-                Reading::Paused
+                ReadState::Paused
             });
-            let reading = self.reading == Reading::On;
+            let reading = self.reading == ReadState::On;
             if !self.holds_commands() {
                 self.results_first = None;
             }
@@ -322,7 +322,7 @@ impl Attempt<'_> {
             }
             AttemptEvent::Delivered(Ok(())) => None,
             AttemptEvent::Delivered(Err(ChannelClosed)) => Some(CloseReason::Cancelled),
-            AttemptEvent::Exec(execs::Progress::Call(id, call)) => {
+            AttemptEvent::Exec(open_execs::ExecEvent::Call(id, call)) => {
                 self.context
                     .unacked
                     .add(RequestKey::Exec(id), SideEffect::None, "", &call.id);
@@ -333,11 +333,11 @@ impl Attempt<'_> {
             AttemptEvent::Exec(progress) => {
                 let now = Instant::now();
                 match &progress {
-                    execs::Progress::Reply(id, reply) => self.context.memo.reply(*id, reply),
-                    execs::Progress::Done(id, end) => self.context.memo.end(*id, end),
-                    execs::Progress::Call(..) => {}
+                    open_execs::ExecEvent::Reply(id, reply) => self.context.memo.reply(*id, reply),
+                    open_execs::ExecEvent::Done(id, end) => self.context.memo.end(*id, end),
+                    open_execs::ExecEvent::Call(..) => {}
                 }
-                if let execs::Progress::Done(id, _) = &progress {
+                if let open_execs::ExecEvent::Done(id, _) = &progress {
                     self.context.unacked.answered(RequestKey::Exec(*id));
                     // The server continues now, so the idle timer restarts.
                     if self.hosted.remove(id) {
@@ -443,7 +443,8 @@ impl Attempt<'_> {
             Some(Message::ConversationCheckpointUpdate(state)) => self.checkpoint(&state),
             Some(Message::KvServerMessage(request)) => {
                 self.count_written(&request);
-                let (reply, limit) = answer::kv(self.context.blobs, request, self.context.drift);
+                let (reply, limit) =
+                    query_replies::kv(self.context.blobs, request, self.context.drift);
                 self.count_read(&reply);
                 self.post(&AgentClientMessage {
                     message: Some(agent_client_message::Message::KvClientMessage(reply)),
@@ -483,8 +484,10 @@ impl Attempt<'_> {
             self.note_still_working();
         }
         match &event {
-            RunEvent::Text(text) if !text.is_empty() && self.progress.shown == Shown::Nothing => {
-                self.progress.shown = Shown::Something;
+            RunEvent::Text(text)
+                if !text.is_empty() && self.progress.shown == VisibleProgress::Nothing =>
+            {
+                self.progress.shown = VisibleProgress::Something;
             }
             RunEvent::TurnEnded(usage) => {
                 if self.turn_ended.is_none() {

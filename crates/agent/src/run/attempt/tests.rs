@@ -4,7 +4,7 @@ use agent_tools::rejection::Rejector;
 
 /// Returns the events of a stream that receives `Settle` and breaks at the same time.
 async fn events_when_broken_while_settling() -> Vec<RunEvent> {
-    let bounds = queue::Bounds {
+    let bounds = queue::QueueBounds {
         items: 16,
         bytes: 4096,
     };
@@ -25,7 +25,7 @@ async fn events_when_broken_while_settling() -> Vec<RunEvent> {
             held: &mut Vec::new(),
             answer_bytes: &mut 0,
             overlap: &mut TextDedupe::after(String::new()),
-            memo: &mut Memo::default(),
+            memo: &mut EffectLog::default(),
             unacked: &mut UnackedResults::default(),
             on_accepted: &|| {},
         },

@@ -1,4 +1,4 @@
-//! What was executed for the prompt under way. It is kept from the first run of the prompt until
+//! EffectDigest was executed for the prompt under way. It is kept from the first run of the prompt until
 //! the prompt is answered, whatever happens to runs, checkpoints and conversations meanwhile: what
 //! ran, ran.
 
@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::intent_log::{IntentLog, Left};
-use crate::run::{Memo, Start, What};
-use crate::turn::memory::Conversation;
+use crate::run::{EffectDigest, EffectLog, Start};
+use crate::turn::conversation_slot::Conversation;
 use crate::turn::request::TurnRequest;
 
 /// The effects of the prompt under way.
 #[derive(Default)]
 pub(super) struct Effects {
     /// Those of runs that have ended.
-    done: Option<(Prompt, Memo)>,
+    done: Option<(Prompt, EffectLog)>,
     /// The intent log, if the session is stored.
     log: Option<Arc<IntentLog>>,
     /// Whether another process left a log that cannot be read.
@@ -39,20 +39,20 @@ impl Effects {
     }
 
     /// Keeps the effects of a run that answered this history and has ended.
-    pub(super) fn keep(&mut self, history: Fingerprint, memo: Memo) {
+    pub(super) fn keep(&mut self, history: Fingerprint, memo: EffectLog) {
         self.done = Some((Prompt::History(history), memo));
     }
 
-    /// Keeps the effects of a run that the user stopped. What was being executed may be wanted
+    /// Keeps the effects of a run that the user stopped. EffectDigest was being executed may be wanted
     /// again, so the log is used only by another process: the host may be gone.
-    pub(super) fn stopped(&mut self, history: Fingerprint, memo: Option<Memo>) {
+    pub(super) fn stopped(&mut self, history: Fingerprint, memo: Option<EffectLog>) {
         self.log = None;
         self.done = memo.map(|memo| (Prompt::History(history), memo));
     }
 
     /// Keeps the effects although the host rewrites its history, which is then no sign of the
     /// prompt any more. `memo` is that of the run which answered it, if there is one.
-    pub(super) fn rewritten(&mut self, memo: Option<Memo>) {
+    pub(super) fn rewritten(&mut self, memo: Option<EffectLog>) {
         let kept = self.done.take().map(|(_, memo)| memo);
         let memo = memo.or(kept).or_else(|| self.log.as_deref().map(read));
         self.done = memo.map(|memo| (Prompt::Rewritten, memo));
@@ -64,7 +64,7 @@ impl Effects {
         request: &TurnRequest,
         conversation: &Conversation,
         start: Start,
-    ) -> (Memo, Option<Arc<IntentLog>>) {
+    ) -> (EffectLog, Option<Arc<IntentLog>>) {
         let messages = &request.transcript.messages;
         let history = Fingerprint::of(&request.transcript.system, messages);
         let done = self.done.take();
@@ -84,10 +84,10 @@ impl Effects {
                 memo.handed_on_behind_words(start)
             }
             Some((Prompt::Rewritten, memo)) => memo.handed_on_behind_words(start),
-            _ if std::mem::take(&mut self.unreadable) => Memo::unreadable(),
+            _ if std::mem::take(&mut self.unreadable) => EffectLog::unreadable(),
             _ => continued
                 .as_deref()
-                .map_or_else(Memo::default, |log| read(log).handed_on(start)),
+                .map_or_else(EffectLog::default, |log| read(log).handed_on(start)),
         };
         (memo, self.log.clone())
     }
@@ -111,12 +111,12 @@ impl Effects {
 }
 
 /// Returns the effects that a log names.
-fn read(log: &IntentLog) -> Memo {
+fn read(log: &IntentLog) -> EffectLog {
     let parsed = |names: Vec<String>| {
         let names = names.into_iter();
         names
-            .filter_map(|name| What::parse(&name))
+            .filter_map(|name| EffectDigest::parse(&name))
             .collect::<Vec<_>>()
     };
-    Memo::begun(parsed(log.unsaved()), parsed(log.saved()))
+    EffectLog::begun(parsed(log.unsaved()), parsed(log.saved()))
 }

@@ -144,7 +144,7 @@ async fn an_unauthenticated_call_is_retried_once() {
     let account = Account::start(fake(3600));
     let calls = AtomicU32::new(0);
     let refused = || {
-        let mut error = crate::remote::RemoteError::from_status(401);
+        let mut error = crate::connect_error::RemoteError::from_status(401);
         error.code = Code::Unauthenticated;
         Err::<(), _>(CallError::from(error))
     };

@@ -1,0 +1,543 @@
+//! A run from start to end: attempts, HTTP version fallback, retries, one final event.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
+use uuid::Uuid;
+
+use super::attempt::{self, AttemptContext, CloseReason};
+use super::backend::{Backend, Opened};
+use super::blobs::Blobs;
+use super::effect_log::EffectLog;
+use super::event::{Ended, Outcome, RunEvent, Usage};
+use super::queue::{self, QueueBounds};
+use super::request::{Action, Mode, RunSpec, UserMessage};
+use super::retry::{
+    self, Progress, Reached, RestartOwner, RetryBudget, RetryDecision, RetryPolicy, Timing,
+    VisibleProgress,
+};
+use super::text_dedupe::TextDedupe;
+use super::unacked_results::UnackedResults;
+use super::watchdog::{Idle, IdleTimeout, Phase};
+use crate::prompts;
+use agent_tools::Executor;
+use cursor_client::error::WireError;
+use cursor_client::failure::{Evidence, Failure, Presence, Retry};
+use cursor_client::headers::{HttpVersion, RequestIds};
+use cursor_client::suspend_aware_timer;
+use foundation::VariantName;
+
+/// Events that may be queued for the consumer, and their bytes.
+const EVENTS: QueueBounds = QueueBounds {
+    items: 256,
+    bytes: 1024 * 1024,
+};
+/// Consecutive streams that full connections may refuse before it counts as a failure.
+const MOST_REFUSED: u32 = 4;
+
+/// A command for a run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command {
+    /// Injects a user message while the model works.
+    Inject(Injection),
+    /// Answered by [`RunEvent::Settled`] once everything that has already arrived was emitted. The
+    /// owner can then show tool calls that arrive together as one batch, without waiting for more.
+    Settle,
+    /// The commands after this one wait until the results of these host calls, which the host has
+    /// returned, are sent to the server.
+    AfterResults(Vec<String>),
+    /// Cancels the run because the user stopped it. EffectDigest it was executing may be wanted again, so
+    /// it is not recorded.
+    Cancel,
+    /// Cancels the run because another one replaces it. EffectDigest it was executing is recorded as
+    /// interrupted.
+    Leave,
+    /// Shortens the wait of a cancelled run, because the owner waits for it to end.
+    Hurry,
+}
+
+/// A user message for a run that is in progress.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Injection {
+    /// Its id; the server's reports repeat it.
+    pub id: Uuid,
+    /// The message.
+    pub message: UserMessage,
+}
+
+/// A run in progress. Dropping it cancels the run.
+#[derive(Debug)]
+pub struct Handle {
+    /// The run's events; the last one is [`RunEvent::Ended`].
+    pub events: queue::Receiver<RunEvent>,
+    /// Commands to the run.
+    pub commands: mpsc::Sender<Command>,
+    /// The run's id, which the server knows too.
+    pub run_id: Uuid,
+    task: AbortOnDropHandle<()>,
+}
+
+impl Handle {
+    /// Returns whether the run's task has ended, which is after its last event.
+    pub fn is_finished(&self) -> bool {
+        self.task.is_finished()
+    }
+}
+
+/// Starts a run in a new task.
+pub fn start(
+    backend: Backend,
+    spec: RunSpec,
+    executor: Arc<dyn Executor>,
+    blobs: Arc<dyn Blobs>,
+    policy: RetryPolicy,
+    timing: Timing,
+) -> Handle {
+    let (events, receiver) = queue::weighed(EVENTS);
+    let (commands, inbox) = mpsc::channel(16);
+    let ids = RequestIds::first();
+    foundation::secrets().learn(&spec.blob_key.expose_hex().into());
+    let span =
+        tracing::debug_span!("run", run = %ids.original, conversation = spec.conversation_id);
+    let mut spec = spec;
+    let memo = std::mem::take(&mut spec.done);
+    let (shown, spent) = (TextDedupe::after(spec.shown.clone()), spec.spent);
+    let (overlap, mode) = match &spec.action {
+        Action::UserMessage(message) => (shown.marked_sent(), message.mode),
+        Action::Resume | Action::Summarize => (shown, None),
+    };
+    let run = RunTask {
+        backend,
+        spec,
+        executor,
+        blobs,
+        policy,
+        timing,
+        events,
+        commands: inbox,
+        ids,
+        ledger: RetryBudget::after(spent),
+        reached: Reached::Never,
+        usage: None,
+        attempts: 0,
+        token_replaced: false,
+        refused: 0,
+        answer_bytes: 0,
+        held: Vec::new(),
+        left: VisibleProgress::Nothing,
+        overlap,
+        mode,
+        memo,
+        unacked: UnackedResults::default(),
+    };
+    let final_event = run.events.clone();
+    let task = async move {
+        // A panic fails only this run, which still emits a final event.
+        let run = Box::pin(AssertUnwindSafe(run.run()).catch_unwind());
+        if run.await.is_err() {
+            let failure = Failure::Refused("the run failed inside cursor-sidecar".into());
+            let ended = Ended {
+                outcome: Outcome::Failed(failure),
+                usage: None,
+                attempts: 0,
+                spent,
+                rest: Duration::ZERO,
+                left: VisibleProgress::Executed,
+                done: EffectLog::lost(),
+            };
+            let _ = final_event.send(RunEvent::Ended(ended)).await;
+        }
+    };
+    Handle {
+        events: receiver,
+        commands,
+        run_id: ids.original,
+        task: AbortOnDropHandle::new(tokio::spawn(task.instrument(span))),
+    }
+}
+
+struct RunTask {
+    backend: Backend,
+    spec: RunSpec,
+    executor: Arc<dyn Executor>,
+    blobs: Arc<dyn Blobs>,
+    policy: RetryPolicy,
+    timing: Timing,
+    events: queue::Sender<RunEvent>,
+    commands: mpsc::Receiver<Command>,
+    ids: RequestIds,
+    ledger: RetryBudget,
+    reached: Reached,
+    usage: Option<Usage>,
+    attempts: u32,
+    token_replaced: bool,
+    refused: u32,
+    /// Bytes of text and thinking received, over all attempts.
+    answer_bytes: usize,
+    held: Vec<Injection>,
+    left: VisibleProgress,
+    overlap: TextDedupe,
+    mode: Option<Mode>,
+    memo: EffectLog,
+    unacked: UnackedResults,
+}
+
+/// The result of one attempt.
+enum AttemptResult {
+    Done(Outcome),
+    RetryNow,
+    Failed(Failure, Progress),
+}
+
+impl RunTask {
+    async fn run(mut self) {
+        let started = tokio::time::Instant::now();
+        // When the first of several attempts without progress failed.
+        let mut failing_since = None;
+        tracing::debug!(
+            model = self.spec.model.id,
+            action = %VariantName(&self.spec.action),
+            state_bytes = self.spec.state.as_ref().map(Bytes::len),
+            tools = self.spec.offers.len(),
+            "run.started"
+        );
+        let outcome = loop {
+            if self.attempts == 0 && self.cancelled_within(self.spec.rest).await {
+                break Outcome::Cancelled;
+            }
+            let (failure, progress) = match self.attempt().await {
+                AttemptResult::Done(outcome) => break outcome,
+                AttemptResult::RetryNow => continue,
+                AttemptResult::Failed(failure, progress) => (failure, progress),
+            };
+            let class = failure.class();
+            let policy = self.policy.having(self.reached);
+            let now = tokio::time::Instant::now();
+            let is_new = progress.checkpoint.is_some() && progress.checkpoint != self.spec.state;
+            if is_new || progress.shown != VisibleProgress::Nothing {
+                failing_since = None;
+            }
+            let failing_since = *failing_since.get_or_insert(now);
+            self.ledger.set_without_progress(now - failing_since);
+            let (delay, from) = match self.ledger.next(&policy, &failure, progress, jitter()) {
+                RetryDecision::GiveUp if self.ledger.is_out_of_time() => {
+                    tracing::debug!(class, "run.out_of_time");
+                    break Outcome::Failed(Failure::persistent(policy.transport_time));
+                }
+                RetryDecision::GiveUp => break Outcome::Failed(failure),
+                RetryDecision::Repeat(delay) => (delay, "start"),
+                RetryDecision::Resume(delay, checkpoint) => {
+                    self.spec.state = Some(checkpoint);
+                    self.spec.action = self.resume_action(&failure);
+                    (delay, "checkpoint")
+                }
+            };
+            let delay_ms = delay.as_millis() as u64;
+            tracing::debug!(class, delay_ms, from, "run.retry");
+            self.ids = self.ids.again();
+            if self.events.send(RunEvent::Retrying(failure)).await.is_err() {
+                return;
+            }
+            if self.cancelled_within(delay).await {
+                break Outcome::Cancelled;
+            }
+        };
+        self.log_end(&outcome, started);
+        let rest = match &outcome {
+            Outcome::Failed(failure) if failure.retry() == Retry::Server => {
+                retry::delay(&self.policy, self.ledger.spent().server, jitter())
+            }
+            _ => Duration::ZERO,
+        };
+        self.memo.restart();
+        let ended = Ended {
+            outcome,
+            usage: self.usage,
+            attempts: self.attempts,
+            spent: self.ledger.spent(),
+            rest,
+            left: self.left,
+            done: self.memo,
+        };
+        let _ = self.events.send(RunEvent::Ended(ended)).await;
+    }
+
+    /// Returns how the next attempt resumes from the checkpoint: after a lost connection as the
+    /// official client does, after an idle timeout with a message that contains the text shown
+    /// since. Once a stream was sent such a message, later ones are too.
+    fn resume_action(&mut self, failure: &Failure) -> Action {
+        let sends_text = failure.retry() == Retry::Idle || self.overlap.is_marked_sent();
+        match sends_text.then(|| self.overlap.mark_sent()).flatten() {
+            Some(text) => {
+                // A message replaces the calls that the checkpoint waits for, so their results are
+                // sent with it.
+                let mut parts = self.memo.send_results();
+                parts.push(prompts::continue_answer(&text));
+                Action::UserMessage(UserMessage {
+                    text: parts.join("\n\n"),
+                    images: Vec::new(),
+                    mode: self.mode,
+                })
+            }
+            None => Action::Resume,
+        }
+    }
+
+    fn log_end(&self, outcome: &Outcome, started: tokio::time::Instant) {
+        let (outcome, class) = match outcome {
+            Outcome::Finished => ("finished", None),
+            Outcome::Cancelled => ("cancelled", None),
+            Outcome::Failed(failure) => ("failed", Some(failure.class())),
+        };
+        let usage = self.usage.unwrap_or_default();
+        tracing::debug!(
+            outcome,
+            class,
+            ms = started.elapsed().as_millis() as u64,
+            attempts = self.attempts,
+            input = usage.input,
+            output = usage.output,
+            cache_read = usage.cache_read,
+            cache_write = usage.cache_write,
+            reasoning = usage.reasoning,
+            "run.ended"
+        );
+    }
+
+    async fn attempt(&mut self) -> AttemptResult {
+        let started = tokio::time::Instant::now();
+        self.attempts += 1;
+        self.overlap.restart();
+        self.memo.restart();
+        self.unacked.restart();
+        tracing::debug!(n = self.attempts, request = %self.ids.request, "attempt.started");
+        let opened = match self.spec.request(self.ids.original) {
+            Ok(first) => tokio::select! {
+                after = open_overdue(&self.timing) => return self.idle(IdleTimeout::unopened(after), Progress::default()),
+                opened = self.backend.open(&self.spec, self.ids, &first, open_timeout(&self.timing)) => opened,
+                () = cancelled(&mut self.commands, &self.events, &mut self.held) => {
+                    return AttemptResult::Done(Outcome::Cancelled);
+                }
+            },
+            Err(error) => Err(error.into()),
+        };
+        let Opened {
+            stream,
+            version,
+            issued,
+        } = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                let failure = error.failure();
+                tracing::debug!(class = failure.class(), kind = %VariantName(&error), "attempt.unopened");
+                // A timeout of our own counts as idle, like silence on an open stream.
+                if let (Some(after), Some(_)) = (error.waited(), self.timing.patience.first) {
+                    return self.idle(IdleTimeout::unopened(after), Progress::default());
+                }
+                return AttemptResult::Failed(failure, Progress::default());
+            }
+        };
+        let closed = attempt::drive(
+            stream,
+            AttemptContext {
+                events: &self.events,
+                commands: &mut self.commands,
+                executor: &self.executor,
+                blobs: &*self.blobs,
+                drift: &self.backend.drift,
+                timing: &self.timing,
+                run_id: self.ids.original,
+                held: &mut self.held,
+                answer_bytes: &mut self.answer_bytes,
+                overlap: &mut self.overlap,
+                memo: &mut self.memo,
+                unacked: &mut self.unacked,
+                on_accepted: &|| {
+                    self.backend.choice.accepted(
+                        &self.backend.endpoints.agent,
+                        version,
+                        tokio::time::Instant::now(),
+                    )
+                },
+            },
+        )
+        .await;
+        if let Some(usage) = closed.usage {
+            self.usage = Some(self.usage.unwrap_or_default().plus(usage));
+        }
+        if closed.accepted {
+            self.reached = Reached::Once;
+        }
+        let agent = &self.backend.endpoints.agent;
+        self.left = closed.progress.shown;
+        if closed.reason.is_silence() {
+            self.backend.http.reconnect(agent, version);
+        }
+        let error = match closed.reason {
+            CloseReason::Finished => return AttemptResult::Done(Outcome::Finished),
+            CloseReason::Cancelled => return AttemptResult::Done(Outcome::Cancelled),
+            CloseReason::Idle(idle_timeout) => return self.idle(idle_timeout, closed.progress),
+            CloseReason::Limit(limit) => {
+                tracing::warn!(%limit, "run.limit");
+                return AttemptResult::Done(Outcome::Failed(Failure::TooLarge(limit.to_string())));
+            }
+            CloseReason::Failed(error) => error,
+        };
+        if !closed.accepted && self.backend.choice.switches(agent, version, &error) {
+            match version {
+                HttpVersion::Http2 => {
+                    tracing::info!(%error, "HTTP/2 does not work here, using HTTP/1.1");
+                }
+                HttpVersion::Http1 => {
+                    tracing::info!(
+                        cause = error.cause(),
+                        "no runs over HTTP/1.1 here, using HTTP/2"
+                    );
+                }
+            }
+            self.ids = self.ids.again();
+            return AttemptResult::RetryNow;
+        }
+        // A full connection has processed nothing of the stream, and the next attempt opens a new
+        // connection.
+        if !closed.accepted && error.is_refusal() && self.refused < MOST_REFUSED {
+            tracing::debug!("stream.refused");
+            self.refused += 1;
+            self.ids = self.ids.again();
+            return AttemptResult::RetryNow;
+        }
+        let evidence = self.evidence(&closed.progress);
+        let failure = Failure::classify(&error, &evidence);
+        if let (Failure::Login(_), WireError::Remote(_)) = (&failure, &error) {
+            self.backend.account.reject(&issued.token).await;
+            tracing::debug!("run.token_refused");
+            // A token issued before this attempt may have expired, so try once with a new one.
+            // Only if the stream produced nothing: anything else would be repeated.
+            let untouched = closed.progress.checkpoint.is_none()
+                && closed.progress.shown <= VisibleProgress::Remembered;
+            if issued.at < started && !self.token_replaced && untouched {
+                self.token_replaced = true;
+                self.ids = self.ids.again();
+                return AttemptResult::RetryNow;
+            }
+        }
+        AttemptResult::Failed(failure, closed.progress)
+    }
+
+    /// Handles an idle stream. After tool results, restarting may be left to the owner.
+    fn idle(&self, idle_timeout: IdleTimeout, progress: Progress) -> AttemptResult {
+        let IdleTimeout {
+            after,
+            phase,
+            told,
+            unknown_exec,
+        } = idle_timeout;
+        let ms = after.as_millis() as u64;
+        tracing::debug!(ms, ?phase, "native.stream.idle_timeout");
+        let idle = Idle {
+            after,
+            attempts: self.attempts,
+            retries: self.policy.idle,
+            told,
+            unknown_exec: unknown_exec.map(|id| format!("request {id}")),
+        };
+        let failure = Failure::Idle(idle.to_string());
+        match (phase, self.policy.after_results) {
+            (Phase::Resumed, RestartOwner::Above) => AttemptResult::Done(Outcome::Failed(failure)),
+            _ => AttemptResult::Failed(failure, progress),
+        }
+    }
+
+    fn evidence(&self, progress: &Progress) -> Evidence {
+        let definitions = self.spec.offers.iter().map(|offer| offer.definition());
+        let schemas = self
+            .spec
+            .offers
+            .iter()
+            .map(|offer| offer.schema.to_string());
+        let combinators = schemas.into_iter().any(|schema| {
+            ["\"oneOf\"", "\"anyOf\"", "\"allOf\""]
+                .iter()
+                .any(|key| schema.contains(key))
+        });
+        Evidence {
+            tools: self.spec.offers.len(),
+            tool_bytes: definitions
+                .map(|definition| prost::Message::encoded_len(&definition))
+                .sum(),
+            schema_combinators: if combinators {
+                Presence::Present
+            } else {
+                Presence::Absent
+            },
+            occupancy: progress
+                .checkpoint
+                .as_ref()
+                .or(self.spec.state.as_ref())
+                .and_then(|state| cursor_proto::state::occupancy(state).ok().flatten()),
+            failures_in_a_row: 0,
+            output: match (progress.shown, &progress.checkpoint) {
+                (VisibleProgress::Nothing, None) => Presence::Absent,
+                _ => Presence::Present,
+            },
+        }
+    }
+
+    /// Waits for `delay`, and returns whether the owner cancelled the run or dropped its handle
+    /// meanwhile.
+    async fn cancelled_within(&mut self, delay: Duration) -> bool {
+        tokio::select! {
+            () = tokio::time::sleep(delay) => false,
+            () = cancelled(&mut self.commands, &self.events, &mut self.held) => true,
+        }
+    }
+}
+
+/// Returns how long opening a stream may take; `None` if the watchdog is off.
+fn open_timeout(timing: &Timing) -> Option<Duration> {
+    let limit = timing.patience.first?;
+    Some(limit.min(timing.stall))
+}
+
+/// Resolves with the limit when opening a stream took too long; never if the watchdog is off.
+async fn open_overdue(timing: &Timing) -> Duration {
+    let Some(limit) = open_timeout(timing) else {
+        return std::future::pending().await;
+    };
+    suspend_aware_timer::sleep(limit).await;
+    limit
+}
+
+/// Resolves when the owner cancels the run or drops its handle. User messages that arrive while no
+/// stream is open are held for the next one.
+async fn cancelled(
+    commands: &mut mpsc::Receiver<Command>,
+    events: &queue::Sender<RunEvent>,
+    held: &mut Vec<Injection>,
+) {
+    loop {
+        tokio::select! {
+            () = events.closed() => return,
+            command = commands.recv() => match command {
+                Some(Command::Cancel | Command::Leave) | None => return,
+                Some(Command::Inject(injection)) => held.push(injection),
+                // Without a stream there is nothing to send a result to.
+                Some(Command::Hurry | Command::AfterResults(_)) => {}
+                Some(Command::Settle) => {
+                    let _ = events.send(RunEvent::Settled).await;
+                }
+            },
+        }
+    }
+}
+
+/// Returns a random number in 0..1, or 0 without a source of randomness.
+fn jitter() -> f64 {
+    getrandom::u32().map_or(0.0, |random| f64::from(random) / f64::from(u32::MAX))
+}

@@ -1,0 +1,518 @@
+//! A run that can span several host turns: it waits while the host executes tools, and resumes with
+//! their results.
+
+mod checkpoint_history;
+mod host_calls;
+mod injection;
+mod resume;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use self::checkpoint_history::ResultBatch;
+pub(super) use self::host_calls::PendingBatch;
+pub(super) use self::injection::user_texts;
+use super::activity_display::{ActivityDisplay, ends_cards};
+use super::conversation_slot::Conversation;
+use super::request::{TurnEvent, TurnRequest};
+use super::steering::{InjectionStep, Source, Steering};
+use super::turn_progress::{Shown, TurnProgress, send_event};
+use crate::conversation::fingerprint::{Continuity, Fingerprint};
+use crate::conversation::store::StoreError;
+use crate::conversation::tool_results::pending_results;
+use crate::message::Message;
+use crate::run::queue::Weighed as _;
+use crate::run::{Command, EffectLog, Ended, Handle, Outcome, RunEvent};
+use agent_tools::bridge::external_calls::ExternalCallReceiver;
+use agent_tools::bridge::{Bridge, HostCall};
+use agent_tools::permission::TurnTools;
+use cursor_client::failure::Retry;
+use cursor_client::suspend_aware_timer;
+use cursor_proto::state::ContextUsage;
+
+/// How many events, and how many bytes of them, may queue while the host works; then the run stops
+/// reading.
+const MOST_WAITING: usize = 4096;
+const MOST_WAITING_BYTES: usize = 4 * 1024 * 1024;
+
+/// A run and its open calls, events and messages.
+pub(super) struct LiveRun {
+    handle: Handle,
+    bridge: Arc<Bridge>,
+    pub(super) conversation: Conversation,
+    /// The prefix of the session's key; empty before the first pause.
+    key: String,
+    /// The checkpoint the run started with.
+    initial_state: Option<bytes::Bytes>,
+    on_disk: OnDisk,
+    /// Effects the checkpoint includes that are not yet removed from the intent log.
+    settled: Vec<String>,
+    /// The history the run was sent.
+    covers: Fingerprint,
+    /// The same without the latest user message, if nothing else came with it.
+    before_message: Option<Fingerprint>,
+    /// The answer to that history, shown or not.
+    answer: String,
+    /// Tool results that the newest checkpoint may not include, oldest first.
+    rounds: Vec<ResultBatch>,
+    /// Calls of host tools that do not come from Cursor.
+    inlet: ExternalCallReceiver,
+    /// Calls that were offered to the host and have no result, oldest first. They stay here while
+    /// the run is being cancelled: dropping one is an answer, which would be recorded as its result.
+    open: Vec<HostCall>,
+    /// Events for these calls that were not sent to the host yet.
+    offering: Vec<TurnEvent>,
+    /// Events that arrived while the host was away.
+    waiting: VecDeque<RunEvent>,
+    /// Bytes of the events that were queued since the host went away.
+    waiting_bytes: usize,
+    /// User messages injected into the run.
+    steering: Steering,
+    /// How full the context is, from the newest checkpoint.
+    occupancy: Option<ContextUsage>,
+    /// Tool settings of the current turn; the run's executors read them.
+    tools: watch::Sender<Arc<TurnTools>>,
+    /// Display of native tool calls.
+    show: ActivityDisplay,
+    /// Events that arrived between calls; they are sent first in the next turn.
+    later: Vec<TurnEvent>,
+    /// How many [`Command::Settle`] are unanswered.
+    settling: usize,
+}
+
+/// EffectDigest a run starts with: the history it is sent and the part of the answer that exists already.
+pub(super) struct KnownHistory {
+    pub(super) covers: Fingerprint,
+    pub(super) answer: String,
+}
+
+/// Why [`LiveRun::drive`] returned.
+pub(super) enum Pause {
+    /// The host has calls to execute.
+    ToolUse,
+    /// The run is over.
+    Over(Option<Box<Ended>>),
+}
+
+impl LiveRun {
+    pub(super) fn new(
+        handle: Handle,
+        bridge: Arc<Bridge>,
+        conversation: Conversation,
+        KnownHistory { covers, answer }: KnownHistory,
+        show: ActivityDisplay,
+        inlet: ExternalCallReceiver,
+        tools: watch::Sender<Arc<TurnTools>>,
+    ) -> Self {
+        Self {
+            tools,
+            handle,
+            bridge,
+            key: String::new(),
+            initial_state: conversation.state.clone(),
+            conversation,
+            on_disk: OnDisk::Current,
+            settled: Vec::new(),
+            covers,
+            before_message: None,
+            answer,
+            rounds: Vec::new(),
+            inlet,
+            open: Vec::new(),
+            offering: Vec::new(),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            steering: Steering::new(),
+            occupancy: None,
+            show,
+            later: Vec::new(),
+            settling: 0,
+        }
+    }
+
+    /// Applies the tool settings of the turn that takes over the run.
+    pub(super) fn use_tools(&mut self, tools: Arc<TurnTools>) {
+        self.show.decisions = tools.decisions.clone();
+        self.tools.send_replace(tools);
+    }
+
+    fn waits(&self, id: &str) -> bool {
+        self.open.iter().any(|call| call.id == id) || self.show.waits(id)
+    }
+
+    /// Returns whether a history continues this run: by its tool results, else by its fingerprint.
+    pub(super) fn continues(&self, system: &str, messages: &[Message]) -> bool {
+        if !pending_results(messages, |id| self.waits(id)).is_empty() {
+            return true;
+        }
+        let now = Fingerprint::of(system, messages);
+        matches!(
+            now.continuity(Some(&self.covers), messages),
+            Continuity::Continues(_)
+        )
+    }
+
+    /// Returns how the run ended while the host was away, if it failed.
+    pub(super) fn lost(&self) -> Option<&Outcome> {
+        match self.waiting.back() {
+            Some(RunEvent::Ended(Ended { outcome, .. })) => {
+                Some(outcome).filter(|outcome| matches!(outcome, Outcome::Failed(_)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the effects of a run that ended while the host was away.
+    pub(super) fn done(&self) -> EffectLog {
+        match self.waiting.back() {
+            Some(RunEvent::Ended(ended)) => ended.done.clone(),
+            _ => EffectLog::default(),
+        }
+    }
+
+    /// Handles a run that broke while the host was away. Its checkpoint stays valid unless the
+    /// server itself refused to continue.
+    pub(super) fn lose(&mut self) {
+        let refused = matches!(self.lost(), Some(Outcome::Failed(failure)) if failure.retry() == Retry::Never && failure.doubts_state());
+        if refused {
+            self.conversation.sent = None;
+        }
+    }
+
+    /// Returns whether the run's end is queued.
+    fn is_over(&self) -> bool {
+        let end = |event: &RunEvent| matches!(event, RunEvent::Ended(_));
+        self.waiting.iter().any(end)
+    }
+
+    /// Cancels the run because the user stopped it; its last checkpoint may still arrive.
+    pub(super) async fn cancel(&mut self) {
+        self.bridge.cancelled(calls(&self.waiting));
+        let _ = self.handle.commands.send(Command::Cancel).await;
+        self.inlet.shut();
+    }
+
+    /// Cancels the run because another one replaces it, or may: what it was executing is recorded
+    /// as interrupted.
+    pub(super) async fn leave(&mut self) {
+        self.send_leave().await;
+        self.inlet.shut();
+    }
+
+    async fn send_leave(&mut self) {
+        self.bridge.cancelled(calls(&self.waiting));
+        let _ = self.handle.commands.send(Command::Leave).await;
+    }
+
+    /// Returns the rest of the answer if the run has finished while the host displayed cards.
+    pub(super) fn unread(&mut self) -> Option<String> {
+        let finished = matches!(self.waiting.back(), Some(RunEvent::Ended(ended)) if ended.outcome == Outcome::Finished);
+        let calls = |event: &RunEvent| matches!(event, RunEvent::HostCall(_));
+        if !finished || !self.open.is_empty() || self.waiting.iter().any(calls) {
+            return None;
+        }
+        let texts = self.waiting.iter().filter_map(|event| match event {
+            RunEvent::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        let rest: String = texts.collect();
+        self.show.record_answer(&rest);
+        let plan = self.show.unshown_plan().unwrap_or_default();
+        if let Some(answer) = &mut self.conversation.answer {
+            answer.push_str(&plan);
+        }
+        Some(rest + &plan)
+    }
+
+    /// Returns the history the run was sent.
+    pub(super) fn history(&self) -> Fingerprint {
+        self.covers.clone()
+    }
+
+    /// Returns the conversation and the cards of a run that has ended.
+    pub(super) fn into_parts(self) -> (Conversation, ActivityDisplay) {
+        (self.conversation, self.show)
+    }
+
+    /// Drains a cancelled run and returns its end, after the last checkpoint or when the run stops
+    /// waiting for it. A checkpoint that includes text the host was not shown is ignored, because
+    /// the next turn would continue after that text. Once `wanted` resolves,
+    /// the time for that is cut short.
+    pub(super) async fn drain(&mut self, wanted: impl Future<Output = ()>) -> Option<Ended> {
+        let mut shown = Shown::Something;
+        let mut wanted = std::pin::pin!(wanted.fuse());
+        loop {
+            let event = tokio::select! {
+                event = self.next() => event,
+                () = &mut wanted => {
+                    let _ = self.handle.commands.send(Command::Hurry).await;
+                    continue;
+                }
+            };
+            match event {
+                Some(RunEvent::Text(_)) => shown = Shown::Nothing,
+                Some(RunEvent::Checkpoint(saved)) if shown == Shown::Something => {
+                    self.checkpoint(saved);
+                }
+                Some(RunEvent::Ended(ended)) => return Some(ended),
+                Some(_) => {}
+                None => return None,
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Option<RunEvent> {
+        if let Some(event) = self.waiting.pop_front() {
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(event.bytes());
+            return Some(event);
+        }
+        let event = tokio::select! {
+            event = self.handle.events.recv() => event,
+            call = self.inlet.next() => Some(RunEvent::HostCall(Box::new(call))),
+        };
+        self.record_text(event.as_ref());
+        event
+    }
+
+    fn record_text(&mut self, event: Option<&RunEvent>) {
+        if let Some(RunEvent::Text(text)) = event {
+            self.answer.push_str(text);
+        }
+    }
+
+    /// Reads one event while the host is away and returns whether the conversation changed; pends
+    /// while the queue is full.
+    pub(super) async fn idle(&mut self) -> Idle {
+        if self.waiting.len() >= MOST_WAITING || self.waiting_bytes >= MOST_WAITING_BYTES {
+            return std::future::pending().await;
+        }
+        let event = tokio::select! {
+            Some(event) = self.handle.events.recv() => event,
+            call = self.inlet.next() => {
+                // Cancelled calls must not fill the queue of the run's events.
+                self.waiting.retain(|event| !is_void(event));
+                RunEvent::HostCall(Box::new(call))
+            }
+        };
+        self.record_text(Some(&event));
+        match event {
+            RunEvent::Checkpoint(saved) => {
+                self.checkpoint(saved);
+                Idle::Changed
+            }
+            event => {
+                if let RunEvent::Ended(Ended {
+                    outcome: Outcome::Failed(failure),
+                    ..
+                }) = &event
+                {
+                    let event = if self.conversation.sent.as_ref() == Some(&self.covers) {
+                        "bridge.died_mid_pause_checkpoint_saved"
+                    } else {
+                        "bridge.died_mid_pause_no_checkpoint"
+                    };
+                    let key = self.key.as_str();
+                    tracing::debug!(event, bridgeKeyPrefix = key, class = failure.class());
+                }
+                self.waiting_bytes += event.bytes();
+                self.waiting.push_back(event);
+                Idle::Same
+            }
+        }
+    }
+
+    /// Writes the conversation to disk if it has changed, so that a host that calls tools in a row
+    /// does not wait for the disk each time.
+    pub(super) async fn save(&mut self) -> Result<(), StoreError> {
+        if self.on_disk == OnDisk::Stale {
+            self.conversation.messages = self.steering.separate();
+            self.conversation.save().await?;
+            self.on_disk = OnDisk::Current;
+        }
+        Ok(())
+    }
+
+    /// Returns and clears the effects that the checkpoint includes.
+    pub(super) fn settled(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.settled)
+    }
+
+    /// Sends the run's events to the host until the host must execute something or the run ends.
+    /// Cancel safe.
+    pub(super) async fn drive(
+        &mut self,
+        request: &mut TurnRequest,
+        tally: &mut TurnProgress,
+        offered: &mut PendingBatch,
+    ) -> Pause {
+        while *offered == PendingBatch::Nothing && !self.later.is_empty() {
+            send_event(self.later.remove(0), request, tally).await;
+        }
+        loop {
+            let deadline = self.steering.deadline();
+            let mut event = tokio::select! {
+                // Read what the server has sent before the deadline counts.
+                biased;
+                Some(message) = request.injections.recv() => {
+                    self.inject(message, Source::Separate).await;
+                    continue;
+                }
+                event = self.next() => event,
+                () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    let now = Instant::now();
+                    if deadline.is_some_and(|due| suspend_aware_timer::is_late(due, now)) {
+                        // The process was suspended: read what the server sent meanwhile first.
+                        self.steering.rearm(now);
+                    } else {
+                        self.release(offered).await;
+                    }
+                    continue;
+                }
+            };
+            if *offered == PendingBatch::Cards
+                && let Some(event) = event.take_if(|event| ends_cards(event))
+            {
+                let over = |event: &RunEvent| matches!(event, RunEvent::Ended(end) if end.outcome == Outcome::Finished);
+                if over(&event) && self.later.is_empty() && self.steering.is_delivered() {
+                    self.show.close_cards();
+                }
+                self.waiting.push_front(event);
+                return Pause::ToolUse;
+            }
+            // Text that follows a call is shown after the call.
+            if *offered == PendingBatch::Calls
+                && let Some(event) = event.take_if(|event| is_speech(event))
+            {
+                self.waiting.push_front(event);
+                return Pause::ToolUse;
+            }
+            let shown = match event {
+                Some(RunEvent::Text(text)) => {
+                    self.show.record_answer(&text);
+                    TurnEvent::Text(text)
+                }
+                Some(RunEvent::Thinking(text)) => TurnEvent::Thinking(text),
+                Some(RunEvent::ThinkingDone) => TurnEvent::ThinkingDone,
+                Some(RunEvent::Retrying(failure)) => {
+                    self.reinject().await;
+                    TurnEvent::Retrying(failure.to_string())
+                }
+                Some(RunEvent::Checkpoint(saved)) => {
+                    tally.since_checkpoint.clone_from(&saved.behind);
+                    self.checkpoint(saved);
+                    self.count(tally);
+                    continue;
+                }
+                Some(RunEvent::HostCall(call)) => {
+                    self.offer(*call, request, offered).await;
+                    continue;
+                }
+                Some(RunEvent::Settled) => {
+                    self.settling = self.settling.saturating_sub(1);
+                    match offered {
+                        // This one belongs to an earlier turn; ours is still to come.
+                        _ if self.settling > 0 => continue,
+                        PendingBatch::Calls | PendingBatch::Cards => return Pause::ToolUse,
+                        PendingBatch::Nothing => continue,
+                    }
+                }
+                Some(RunEvent::Injection(report)) => {
+                    if self.steering.report(&report) == InjectionStep::Release {
+                        self.release(offered).await;
+                    }
+                    continue;
+                }
+                // Calls of another agent outlive Cursor's answer: the host executes them first.
+                Some(RunEvent::Ended(ended)) if self.leaves_calls(&ended, *offered) => {
+                    self.waiting.push_front(RunEvent::Ended(ended));
+                    return Pause::ToolUse;
+                }
+                Some(RunEvent::Ended(ended)) => {
+                    if ended.outcome == Outcome::Finished
+                        && let Some(rest) = self.show.unshown_plan()
+                    {
+                        // The checkpoint includes the plan, but not as text.
+                        if let Some(answer) = &mut self.conversation.answer {
+                            answer.push_str(&rest);
+                        }
+                        send_event(TurnEvent::Text(rest), request, tally).await;
+                    }
+                    return Pause::Over(Some(Box::new(ended)));
+                }
+                Some(event) => match self.activity(event, request, tally, offered).await {
+                    Some(pause) => return pause,
+                    None => continue,
+                },
+                None => return Pause::Over(None),
+            };
+            send_event(shown, request, tally).await;
+        }
+    }
+
+    /// Keeps the checkpoint only if it is valid for everything that was sent; otherwise the next
+    /// turn sends the history again.
+    pub(super) fn check_checkpoint(&mut self, outcome: Option<&Outcome>) {
+        let current = self.conversation.sent.as_ref() == Some(&self.covers);
+        // Undelivered messages are sent to the checkpoint that precedes them.
+        let undelivered = self.before_message.is_some()
+            && self.conversation.sent == self.before_message
+            && self.has_undelivered();
+        let sound = match outcome {
+            Some(Outcome::Finished) => current || undelivered || self.lacks_only_text(),
+            // An older checkpoint is sent everything since.
+            Some(Outcome::Cancelled) => true,
+            Some(Outcome::Failed(failure)) => match failure.retry() {
+                Retry::Transport => true,
+                // The checkpoint the run started with may be what makes the server fail.
+                Retry::Server | Retry::Idle => self.conversation.state != self.initial_state,
+                Retry::Never => !failure.doubts_state(),
+            },
+            None => false,
+        };
+        if !sound {
+            self.conversation.sent = None;
+        }
+        if let Some(Outcome::Finished) = outcome {
+            self.conversation.pause = None;
+            if !self.has_undelivered() {
+                // The finished answer covers them.
+                self.steering.checkpoint();
+            }
+        }
+    }
+}
+
+/// Returns how many queued events are host calls.
+fn calls(waiting: &VecDeque<RunEvent>) -> usize {
+    let queued = |event: &&RunEvent| matches!(event, RunEvent::HostCall(_));
+    waiting.iter().filter(queued).count()
+}
+
+/// Returns whether an event is a call whose caller no longer waits.
+fn is_void(event: &RunEvent) -> bool {
+    matches!(event, RunEvent::HostCall(call) if call.is_void())
+}
+
+/// Returns whether an event is text or thinking of the model.
+fn is_speech(event: &RunEvent) -> bool {
+    matches!(event, RunEvent::Text(_) | RunEvent::Thinking(_))
+}
+
+/// Whether the conversation on disk is current.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OnDisk {
+    Current,
+    Stale,
+}
+
+/// EffectDigest [`LiveRun::idle`] read.
+pub(super) enum Idle {
+    /// A new checkpoint arrived.
+    Changed,
+    /// An event that was queued.
+    Same,
+}

@@ -1,0 +1,163 @@
+//! Calls and cards for the host: collected until everything that arrived together is read, written
+//! to disk, and then shown.
+
+use super::{LiveRun, OnDisk, Pause};
+use crate::conversation::journal::{PausedTurn, PendingCall};
+use crate::conversation::lost_turn::TurnStart;
+use crate::conversation::recovery::UnixMillis;
+use crate::run::{Command, Ended, Outcome, RunEvent};
+use crate::turn::activity_display::{self, Surface};
+use crate::turn::recover::SessionKey;
+use crate::turn::request::{HostToolMode, TurnEvent, TurnRequest};
+use crate::turn::turn_progress::{TurnProgress, send_event};
+use agent_tools::bridge::{HostCall, HostResult};
+
+/// EffectDigest a turn has offered to the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::turn) enum PendingBatch {
+    Nothing,
+    /// Calls of host tools; the run was asked to settle.
+    Calls,
+    /// Cards; the run was asked to settle.
+    Cards,
+}
+
+impl LiveRun {
+    /// Offers a call to the host. The first call of a turn asks the run to report when everything
+    /// that has already arrived is emitted, so that those calls are offered together.
+    pub(super) async fn offer(
+        &mut self,
+        call: HostCall,
+        request: &TurnRequest,
+        offered: &mut PendingBatch,
+    ) {
+        if call.is_void() {
+            return;
+        }
+        if self.steering.is_released() {
+            // If it were shown now, the host would execute it for a cancelled run.
+            self.open.push(call);
+            return;
+        }
+        if let HostToolMode::Inline(hands) = &request.hands {
+            if let Err(refused) = hands.send(call).await {
+                refused
+                    .0
+                    .answer(HostResult::failed("the host takes no calls any more"));
+            }
+            return;
+        }
+        self.offering.push(TurnEvent::ToolCall {
+            id: call.id.clone(),
+            name: call.tool.clone(),
+            arguments: call.arguments.clone(),
+        });
+        self.open.push(call);
+        self.settle(offered, PendingBatch::Calls).await;
+    }
+
+    /// Records that the turn waits for the host. Must be saved before the host is shown the calls.
+    pub(in crate::turn) fn pause(&mut self, place: TurnStart, key: &SessionKey, now: UnixMillis) {
+        let calls: Vec<PendingCall> = self
+            .offering
+            .iter()
+            .filter_map(|event| match event {
+                TurnEvent::ToolCall { id, name, .. } => Some(PendingCall {
+                    id: id.clone(),
+                    tool: name.clone(),
+                    cursor: self.cursors_name(id),
+                }),
+                _ => None,
+            })
+            .collect();
+        let earlier = match self.conversation.pause.take() {
+            Some(last) if (last.turns, &last.history) == (place.turns, &place.history) => {
+                [last.earlier, last.calls].concat()
+            }
+            _ => Vec::new(),
+        };
+        self.key = key.prefix().to_owned();
+        tracing::debug!(
+            bridgeKeyPrefix = key.prefix(),
+            calls = calls.len(),
+            hasCheckpoint = self.conversation.sent.as_ref() == Some(&self.covers),
+            "native.stream.tool_call_snapshot_saved"
+        );
+        self.conversation.pause = Some(PausedTurn {
+            calls,
+            earlier,
+            turns: place.turns,
+            history: place.history,
+            recorded_at: now.0,
+            session: key.name().map(str::to_owned),
+        });
+        self.on_disk = OnDisk::Stale;
+    }
+
+    fn cursors_name(&self, id: &str) -> Option<String> {
+        let call = self.open.iter().find(|call| call.id == id)?;
+        call.cursor.clone()
+    }
+
+    /// Sends the collected calls and cards to the host.
+    pub(in crate::turn) async fn present(
+        &mut self,
+        request: &TurnRequest,
+        tally: &mut TurnProgress,
+    ) {
+        for call in std::mem::take(&mut self.offering) {
+            send_event(call, request, tally).await;
+        }
+    }
+
+    /// Returns whether a finished run leaves open calls that this turn has offered.
+    pub(super) fn leaves_calls(&self, ended: &Ended, offered: PendingBatch) -> bool {
+        ended.outcome == Outcome::Finished
+            && offered == PendingBatch::Calls
+            && self.open.iter().any(|call| !call.is_void())
+    }
+
+    /// Asks the run, once per turn, to report when everything that has already arrived is emitted.
+    async fn settle(&mut self, offered: &mut PendingBatch, what: PendingBatch) {
+        if *offered == PendingBatch::Nothing {
+            *offered = what;
+            if self.handle.commands.send(Command::Settle).await.is_ok() {
+                self.settling += 1;
+            }
+        }
+    }
+
+    /// Shows native tool activity. Cards and calls never share a turn.
+    pub(super) async fn activity(
+        &mut self,
+        event: RunEvent,
+        request: &TurnRequest,
+        tally: &mut TurnProgress,
+        offered: &mut PendingBatch,
+    ) -> Option<Pause> {
+        let surface = match &request.hands {
+            HostToolMode::Between => &request.surface,
+            // A card ends the turn, which an inline host does not expect.
+            HostToolMode::Inline(_) => &Surface::Text,
+        };
+        let completed = matches!(event, RunEvent::ToolCompleted(_));
+        if *offered == PendingBatch::Calls && completed && *surface != Surface::Text {
+            self.waiting.push_front(event);
+            return Some(Pause::ToolUse);
+        }
+        match self.show.take(&event, surface) {
+            activity_display::Shown::Nothing => {}
+            activity_display::Shown::Lines(lines) if *offered == PendingBatch::Nothing => {
+                for line in lines {
+                    send_event(line, request, tally).await;
+                }
+            }
+            activity_display::Shown::Lines(lines) => self.later.extend(lines),
+            activity_display::Shown::Card(call) => {
+                self.settle(offered, PendingBatch::Cards).await;
+                self.offering.push(call);
+            }
+        }
+        None
+    }
+}

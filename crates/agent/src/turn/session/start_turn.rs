@@ -1,0 +1,487 @@
+//! How a turn gets its run: a parked one, one that recovers a lost turn, or a new one.
+
+use super::SessionTask;
+use crate::conversation::answer_diff::{AnswerGap, compare};
+use crate::conversation::fingerprint::Fingerprint;
+use crate::conversation::image;
+use crate::conversation::journal::PausedTurn;
+use crate::conversation::lost_turn::TurnStart;
+use crate::conversation::recovery::LossKind;
+use crate::conversation::send_plan::{SendPlan, latest_start, plan_send, with_note};
+use crate::message::Message;
+use crate::prompts;
+use crate::run::{Action, Ended, Outcome, Start, UserMessage};
+use crate::turn::activity_display::is_card;
+use crate::turn::conversation_slot::Conversation;
+use crate::turn::error_text::{EFFECTS_LOST, wording};
+use crate::turn::failure_cause::Cause;
+use crate::turn::live_run::{LiveRun, user_texts};
+use crate::turn::recover::{self, Ready, RecoveryOutcome, Repeating};
+use crate::turn::request::{Stop, TurnEvent, TurnRequest, TurnResult};
+use crate::turn::start_run;
+use crate::turn::steering::{Source, Undelivered, joined};
+use crate::turn::turn_progress::{TurnProgress, send_event};
+use crate::turn::usage;
+use cursor_client::failure::{Failure, Retry};
+use foundation::Digest;
+
+impl SessionTask {
+    /// Returns the run this turn drives: the parked one or a new one.
+    pub(super) async fn begin(
+        &mut self,
+        request: &mut TurnRequest,
+        tally: &mut TurnProgress,
+    ) -> Result<LiveRun, TurnResult> {
+        let mut live = match self.resume_parked(request, tally).await {
+            Some(live) => live,
+            None => self.start_run(request, tally).await?,
+        };
+        self.cards = None;
+        let Transcripted { messages, .. } = transcript(request);
+        let now = user_texts(&messages[latest_start(messages)..]);
+        for words in self.undelivered.drain(..) {
+            // The host's history may contain the message by now.
+            if !now.contains(&words.text) {
+                live.inject(words, Source::Separate).await;
+            }
+        }
+        Ok(live)
+    }
+
+    /// Returns the parked run, if this turn continues it.
+    async fn resume_parked(
+        &mut self,
+        request: &TurnRequest,
+        tally: &mut TurnProgress,
+    ) -> Option<LiveRun> {
+        let (mut live, _) = self.live.take()?;
+        let Transcripted { system, messages } = transcript(request);
+        let same_account = live.conversation.account == request.account;
+        let lost = live.lost().cloned();
+        if lost.is_none() && same_account && live.continues(system, messages) {
+            live.use_tools(request.tools());
+            live.resume(system, messages, tally).await;
+            tracing::debug!(decision = "live resume", "plan");
+            return Some(live);
+        }
+        // The run is lost, or the history diverged: the queued events are useless. Of a lost run,
+        // keep the last checkpoint and the messages it was sent.
+        live.leave().await;
+        if lost.is_none() {
+            // The next run may be one of the same conversation, which allows one at a time.
+            if let Some(ended) = live.drain(std::future::ready(())).await {
+                self.effects.keep(live.history(), ended.done);
+            }
+        } else {
+            live.drop_resent(messages);
+            let history = Fingerprint::of(system, messages);
+            self.effects.keep(history, live.done());
+            live.lose();
+            self.undelivered.extend(live.undelivered());
+            let notice = self.put(live.conversation).await;
+            self.notice(request, notice).await;
+        }
+        None
+    }
+
+    /// Starts a run on the stored conversation, or on a new one.
+    async fn start_run(
+        &mut self,
+        request: &mut TurnRequest,
+        tally: &mut TurnProgress,
+    ) -> Result<LiveRun, TurnResult> {
+        let pictures = image::latest(&request.transcript.messages)
+            .map_err(|error| TurnResult::failed(Cause::Request, error.to_string()))?;
+        let taken = self.memory.take().await;
+        let taken = taken
+            .map_err(|busy| TurnResult::failed(Cause::Taken, busy.to_string()))?;
+        self.notice(request, taken.notice).await;
+        if let Some(left) = taken.begun {
+            self.effects.found(left);
+        }
+        self.undelivered.splice(..0, taken.messages);
+        let mut mine = taken
+            .conversation
+            .filter(|conversation| conversation.account == request.account);
+        let unread = mine.as_mut().and_then(|mine| mine.unread.take());
+        if let (Some(text), Some(conversation)) = (unread, mine.as_ref())
+            && returns_cards(conversation, &request.transcript.messages)
+        {
+            let conversation = conversation.clone();
+            return Err(self.show_unread(text, conversation, request, tally).await);
+        }
+        let key = self.memory.key();
+        let (mine, lost) =
+            match recover::recover(request, mine, key, LossKind::Gone, Repeating::Allowed) {
+                RecoveryOutcome::Ready(ready) => {
+                    let Ready {
+                        conversation,
+                        action,
+                        unshown,
+                    } = *ready;
+                    tally.comebacks += 1;
+                    let mut live = self.launch(conversation, action, request, tally).await;
+                    live.queue_text(unshown);
+                    return Ok(live);
+                }
+                RecoveryOutcome::Unneeded(mine) => (mine, None),
+                RecoveryOutcome::Skipped(mine, lost) => (mine, Some(lost)),
+            };
+        let sent = mine
+            .as_ref()
+            .and_then(|conversation| conversation.sent.as_ref());
+        let answer = mine
+            .as_ref()
+            .and_then(|conversation| conversation.answer.as_deref());
+        let Transcripted { system, messages } = transcript(request);
+        let mut unshown_text = String::new();
+        let asked = mine
+            .as_ref()
+            .and_then(|conversation| conversation.pause.as_ref());
+        let asked = asked.map_or_else(Vec::new, PausedTurn::all);
+        let (conversation, text) = match plan_send(sent, answer, &asked, system, messages) {
+            SendPlan::Nothing => {
+                // Put the conversation back unchanged.
+                if let Some(conversation) = mine {
+                    let notice = self.put(conversation).await;
+                    self.notice(request, notice).await;
+                }
+                return Err(match lost {
+                    Some(lost) => {
+                        let text = recover::lost(&lost);
+                        TurnResult::failed(Cause::ContinuationLost(Box::new(lost)), text)
+                    }
+                    None => {
+                        let text = "there is no new message to answer";
+                        TurnResult::failed(Cause::Request, text)
+                    }
+                });
+            }
+            SendPlan::Resume { unshown } => {
+                tracing::debug!(decision = "resume", "plan");
+                unshown_text = unshown;
+                (mine, None)
+            }
+            SendPlan::Incremental { text, unshown } => {
+                tracing::debug!(decision = "incremental", new = %Digest(&text), "plan");
+                unshown_text = unshown;
+                (mine, Some(text))
+            }
+            SendPlan::Bootstrap {
+                history,
+                text,
+                because,
+            } => {
+                tracing::debug!(
+                    decision = "bootstrap",
+                    reason = ?because,
+                    history_messages = history.len(),
+                    new = %Digest(&text),
+                    "plan"
+                );
+                let sent_tokens = usage::estimate(system) + usage::words(history);
+                tally.count_tokens(sent_tokens.min(request.limits.window));
+                let fresh = start_run::rebuilt(request, history, taken.kept);
+                let failed = |problem| match &lost {
+                    Some(lost) => {
+                        let text = format!("{} ({problem})", recover::lost(lost));
+                        TurnResult::failed(Cause::ContinuationLost(Box::new(lost.clone())), text)
+                    }
+                    None => TurnResult::failed(Cause::Internal, problem),
+                };
+                (Some(fresh.map_err(failed)?), Some(text))
+            }
+        };
+        let Some(conversation) = conversation else {
+            let text = "the session lost its conversation";
+            return Err(TurnResult::failed(Cause::Internal, text));
+        };
+        let action = match text {
+            None => Action::Resume,
+            Some(text) => Action::UserMessage(UserMessage {
+                text,
+                images: recover::images(pictures),
+                mode: request.mode,
+            }),
+        };
+        let mut live = self.launch(conversation, action, request, tally).await;
+        // A turn requested while another one ran cannot know that one's answer, which the host was
+        // shown.
+        if self
+            .answered
+            .is_none_or(|answered| request.asked >= answered)
+        {
+            live.queue_text(unshown_text);
+        }
+        Ok(live)
+    }
+
+    /// Shows the rest of an answer that was complete before the host returned, and ends the turn.
+    async fn show_unread(
+        &mut self,
+        text: String,
+        mut conversation: Conversation,
+        request: &TurnRequest,
+        tally: &mut TurnProgress,
+    ) -> TurnResult {
+        let Transcripted { system, messages } = transcript(request);
+        let answer = conversation.answer.as_deref();
+        let is_saved = answer.is_some_and(|answer| answer.ends_with(&text));
+        // The checkpoint now covers the cards too, or the next turn sends the history.
+        conversation.sent = (conversation.sent.take())
+            .filter(|sent| is_saved && sent.matched_prefix(messages).is_some())
+            .map(|_| Fingerprint::of(system, messages));
+        conversation.answer = Some(text.clone());
+        conversation.pause = None;
+        send_event(TurnEvent::Text(text), request, tally).await;
+        let notice = self.put(conversation).await;
+        self.notice(request, notice).await;
+        self.effects.answered();
+        TurnResult {
+            stop: Stop::Finished,
+            cause: None,
+            tokens: usage::account(None, request.limits, tally.seen()),
+            window: tally.window,
+        }
+    }
+
+    /// Returns a run that replaces one that failed after the host had sent its results, if the turn
+    /// can be recovered.
+    pub(super) async fn recover_run(
+        &mut self,
+        live: &LiveRun,
+        ended: Option<&Ended>,
+        request: &TurnRequest,
+        tally: &mut TurnProgress,
+    ) -> Option<LiveRun> {
+        let ended = ended?;
+        let (loss, repeating) = recover::within_turn(ended, tally)?;
+        let kept = Some(live.conversation.clone());
+        let key = self.memory.key();
+        let RecoveryOutcome::Ready(ready) = recover::recover(request, kept, key, loss, repeating)
+        else {
+            return None;
+        };
+        // This turn has already shown the part of its answer that the checkpoint includes.
+        let Ready {
+            conversation,
+            action,
+            unshown: _,
+        } = *ready;
+        let action = match (action, loss) {
+            (Action::Resume, LossKind::Silent) if !tally.since_checkpoint.trim().is_empty() => {
+                Action::UserMessage(UserMessage {
+                    text: prompts::continue_answer(&tally.since_checkpoint),
+                    images: Vec::new(),
+                    mode: request.mode,
+                })
+            }
+            (action, _) => action,
+        };
+        let Transcripted { system, messages } = transcript(request);
+        let history = Fingerprint::of(system, messages);
+        self.effects.keep(history, ended.done.clone());
+        tally.comebacks += 1;
+        (tally.spent, tally.rest) = (ended.spent, ended.rest);
+        if let Outcome::Failed(failure) = &ended.outcome {
+            let event = TurnEvent::Retrying(failure.to_string());
+            let _ = request.events.send(event).await;
+        }
+        Some(self.launch(conversation, action, request, tally).await)
+    }
+
+    /// Starts a run. Reports each change to the offered tools once.
+    async fn launch(
+        &mut self,
+        conversation: Conversation,
+        action: Action,
+        request: &TurnRequest,
+        tally: &mut TurnProgress,
+    ) -> LiveRun {
+        if let Action::UserMessage(message) = &action {
+            tally.count_text(&message.text);
+            tally.count_tokens(usage::pictures(message.images.len()));
+        }
+        let snapshot = start_run::snapshot(request);
+        for warning in &snapshot.warnings {
+            if self.shown_notices.insert(warning.clone()) {
+                tracing::info!("{warning}");
+                let remark = TurnEvent::Remark(warning.clone());
+                let _ = request.events.send(remark).await;
+            }
+        }
+        let settings = request
+            .library
+            .open(&request.policy.cursor, &request.workspace)
+            .await;
+        let problems = settings.servers.problems(snapshot.tools.len());
+        for notice in settings.notices.iter().chain(&problems) {
+            if self.shown_notices.insert(notice.clone()) {
+                self.notice(request, Some(notice.clone())).await;
+            }
+        }
+        let started_from = start(&conversation);
+        let (done, begun) = self.effects.begin(request, &conversation, started_from);
+        let surroundings = start_run::SessionResources {
+            recorded: &self.recorded,
+            bench: &self.bench,
+            seen: &self.seen,
+            granted: &self.granted,
+            gate: &self.gate,
+            settings,
+            begun,
+        };
+        let before = start_run::CarriedOver {
+            spent: tally.spent,
+            rest: std::mem::take(&mut tally.rest),
+            shown: tally.since_checkpoint.clone(),
+            answer: tally.answer().to_owned(),
+            done,
+        };
+        // On every event of the run, because recovery events carry the same key.
+        let key = self.memory.key().prefix();
+        let span = tracing::debug_span!("bridge", bridgeKeyPrefix = key);
+        span.in_scope(|| {
+            start_run::launch(
+                conversation,
+                action,
+                request,
+                snapshot,
+                before,
+                &surroundings,
+            )
+        })
+    }
+
+    /// Returns the error text of a failed turn and keeps its effects for a retry. If a retry could
+    /// not report all of them to Cursor, the text is one on which hosts do not retry automatically.
+    pub(super) fn fail(
+        &mut self,
+        request: &TurnRequest,
+        live: &LiveRun,
+        ended: &Ended,
+        failure: &Failure,
+    ) -> String {
+        let tells_all = ended.done.tells_all(start(&live.conversation));
+        let Transcripted { system, messages } = transcript(request);
+        let history = Fingerprint::of(system, messages);
+        self.effects.keep(history, ended.done.clone());
+        match failure.retry() {
+            Retry::Server | Retry::Transport | Retry::Idle if !tells_all => EFFECTS_LOST.into(),
+            _ => wording(failure),
+        }
+    }
+
+    /// Sends messages in a run of their own, on the checkpoint the last run left.
+    pub(super) async fn send_separately(
+        &mut self,
+        conversation: Conversation,
+        words: Vec<Undelivered>,
+        request: &TurnRequest,
+        tally: &mut TurnProgress,
+    ) -> Result<LiveRun, String> {
+        let Transcripted { system, messages } = transcript(request);
+        let (sent, known) = (conversation.sent.as_ref(), conversation.answer.as_deref());
+        // A checkpoint from before this turn includes none of its answer.
+        let known = if sent.is_some_and(|sent| sent.len() > latest_start(messages)) {
+            known
+        } else {
+            Some("")
+        };
+        let gap = known.map_or(AnswerGap::None, |known| compare(known, tally.answer()));
+        // EffectDigest the history contains after the checkpoint is not sent separately.
+        let covered = sent.map_or(0, Fingerprint::len);
+        let in_history = words
+            .iter()
+            .any(|words| matches!(words.source, Source::History(_)));
+        let separate = |covered: usize| {
+            let separate = words.iter().filter(|words| match words.source {
+                Source::Separate => true,
+                Source::History(place) => place <= covered,
+            });
+            let texts: Vec<&str> = separate.map(|words| words.message.text.as_str()).collect();
+            texts.join("\n\n")
+        };
+        let joined_with = |text: String, separate: String| {
+            if separate.is_empty() {
+                text
+            } else {
+                format!("{text}\n\n{separate}")
+            }
+        };
+        let all = joined(words.iter().map(|words| words.message.clone())).unwrap_or_default();
+        let (conversation, text) = match plan_send(sent, None, &[], system, messages) {
+            // The checkpoint lacks only the undelivered messages and the text after it.
+            SendPlan::Nothing | SendPlan::Resume { .. } => {
+                (conversation, with_note(all.text, &gap))
+            }
+            SendPlan::Incremental { text, .. } => {
+                let text = joined_with(text, separate(covered));
+                (conversation, with_note(text, &gap))
+            }
+            SendPlan::Bootstrap { history, text, .. } => {
+                let (before, text) = if in_history {
+                    (history, joined_with(text, separate(0)))
+                } else {
+                    (messages, separate(0))
+                };
+                // No checkpoint includes this turn's answer, and the model would repeat it.
+                let mut history = before.to_vec();
+                if !tally.answer().is_empty() {
+                    history.push(Message::assistant(tally.answer()));
+                }
+                let fresh = start_run::rebuilt(request, &history, conversation.into_kept());
+                if fresh.is_err() {
+                    self.undelivered.push(all.clone());
+                }
+                (fresh?, text)
+            }
+        };
+        let action = Action::UserMessage(UserMessage {
+            text,
+            images: all.images,
+            mode: request.mode,
+        });
+        tally.start_paragraph();
+        let mut live = self.launch(conversation, action, request, tally).await;
+        live.start_with(words);
+        Ok(live)
+    }
+}
+
+/// Returns whether a history returns the results of the cards of the stored pause, and nothing else.
+fn returns_cards(conversation: &Conversation, messages: &[Message]) -> bool {
+    let at = latest_start(messages);
+    let (Some(pause), Some(before)) = (&conversation.pause, at.checked_sub(1)) else {
+        return false;
+    };
+    let place = TurnStart::of(&messages[..before]);
+    let of_pause = |message: &Message| {
+        message.as_tool_result().is_some_and(|result| {
+            is_card(&result.call_id) && pause.calls.iter().any(|call| call.id == result.call_id)
+        })
+    };
+    (place.turns, &place.history) == (pause.turns, &pause.history)
+        && at < messages.len()
+        && messages[at..].iter().all(of_pause)
+}
+
+/// Returns whether a run of the conversation starts from its checkpoint or from a history.
+fn start(conversation: &Conversation) -> Start {
+    match conversation.sent {
+        Some(_) => Start::State,
+        None => Start::History,
+    }
+}
+
+struct Transcripted<'a> {
+    system: &'a str,
+    messages: &'a [Message],
+}
+
+fn transcript(request: &TurnRequest) -> Transcripted<'_> {
+    Transcripted {
+        system: &request.transcript.system,
+        messages: &request.transcript.messages,
+    }
+}

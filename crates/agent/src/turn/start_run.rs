@@ -1,0 +1,263 @@
+//! Starts a run: puts together its conversation, message, tools and rules.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use tokio::sync::watch;
+
+use super::activity_display::{ActivityDisplay, Recorded};
+use super::conversation_slot::Conversation;
+use super::intent_logging::{Calls, IntentLogger};
+use super::live_run::{KnownHistory, LiveRun};
+use super::policy::Bridging;
+use super::request::{HostToolMode, TurnRequest};
+use super::usage;
+use crate::conversation::bootstrap::{self, HistoryBudget};
+use crate::conversation::fingerprint::Fingerprint;
+use crate::conversation::image;
+use crate::conversation::intent_log::IntentLog;
+use crate::conversation::store::LockedConversation;
+use crate::message::Message;
+use crate::run::{
+    Action, EffectLog, RestartOwner, RetriesUsed, RetryPolicy, RunSpec, Timing, start,
+};
+use agent_tools::bridge::Bridge;
+use agent_tools::bridge::external_calls::{self, ExternalCallSender};
+use agent_tools::bridge::tool_set::{HostTool, OfferedTools, PROVIDER};
+use agent_tools::cursor_config::CursorConfig;
+use agent_tools::cursor_config::hooks::{HookContext, HookedExecutor};
+use agent_tools::handlers;
+use agent_tools::host_delegate::ReadCache;
+use agent_tools::host_tool_router::HostToolRouter;
+use agent_tools::permission::GrantedTools;
+use agent_tools::request_context::{Instruction, RunContext};
+use agent_tools::shell::ShellSession;
+
+/// EffectDigest all runs of a session share.
+pub(super) struct SessionResources<'a> {
+    /// Recorded results of the cards the host was sent.
+    pub(super) recorded: &'a Recorded,
+    /// Commands that outlive a run.
+    pub(super) bench: &'a Arc<ShellSession>,
+    /// File contents that host tools have shown.
+    pub(super) seen: &'a Arc<ReadCache>,
+    /// Native tools the host has allowed for this session.
+    pub(super) granted: &'a GrantedTools,
+    /// The user's Cursor settings.
+    pub(super) settings: Arc<CursorConfig>,
+    /// The intent log.
+    pub(super) begun: Option<Arc<IntentLog>>,
+    /// Publishes the gate of each run.
+    pub(super) gate: &'a watch::Sender<Weak<ExternalCallSender>>,
+}
+
+/// EffectDigest happened earlier in the turn a run is started for.
+#[derive(Debug, Default)]
+pub(super) struct CarriedOver {
+    /// Retries used so far.
+    pub(super) spent: RetriesUsed,
+    /// How long to wait before the first attempt.
+    pub(super) rest: Duration,
+    /// Answer text that was sent to the host since the checkpoint the run starts from.
+    pub(super) shown: String,
+    /// All answer text that was sent to the host in this turn.
+    pub(super) answer: String,
+    /// Effects of earlier runs.
+    pub(super) done: EffectLog,
+}
+
+/// Starts a run with `action`.
+pub(super) fn launch(
+    conversation: Conversation,
+    action: Action,
+    request: &TurnRequest,
+    snapshot: OfferedTools,
+    before: CarriedOver,
+    surroundings: &SessionResources<'_>,
+) -> LiveRun {
+    let mut offers = snapshot.offers();
+    let host_offers = offers.clone();
+    let tools = request.tools();
+    if tools.mcp_servers {
+        offers.extend(surroundings.settings.servers.offers(offers.len()));
+    }
+    let hosted = snapshot
+        .tools
+        .iter()
+        // Under the name that is offered and the name the server may use.
+        .flat_map(|tool| {
+            [
+                tool.offered.clone(),
+                format!("mcp_{PROVIDER}_{}", tool.offered),
+            ]
+        });
+    let show = ActivityDisplay::new(
+        surroundings.recorded.clone(),
+        request.workspace.clone(),
+        hosted,
+        tools.decisions.clone(),
+    );
+    let facts = RunContext {
+        workspace: request.workspace.clone(),
+        rules: rules(request),
+        offers: host_offers,
+        home: request.policy.home.clone(),
+        shell: request.policy.shell.clone(),
+        settings: Arc::clone(&surroundings.settings),
+        ..RunContext::default()
+    };
+    let policy = &request.policy;
+    let gates = tools.decisions.gates();
+    let (tools, current) = watch::channel(tools);
+    let diagnostics = policy.diagnostics.clone();
+    let bridge = match policy.bridge {
+        Bridging::On => Bridge::new(snapshot, policy.call_deadline, diagnostics),
+        Bridging::Off => Bridge::off(policy.call_deadline, diagnostics),
+    };
+    let execution = handlers::ExecutorOptions {
+        policy: &policy.native,
+        shell_session: surroundings.bench,
+        current,
+        granted: surroundings.granted.clone(),
+        bridge: Arc::clone(&bridge),
+        seen: Arc::clone(surroundings.seen),
+    };
+    let inlet = external_calls::open(Arc::clone(&bridge));
+    surroundings.gate.send_replace(inlet.gate());
+    let executor = HostToolRouter {
+        bridge: Arc::clone(&bridge),
+        settings: Arc::clone(&surroundings.settings),
+        native: handlers::executor(facts, execution),
+    };
+    // Inside the hooks, because what they refuse must not be logged as started.
+    let executor = HookedExecutor::around(
+        IntentLogger::around(
+            Arc::new(executor),
+            surroundings.begun.clone(),
+            Calls::of(&request.hands),
+        ),
+        &surroundings.settings,
+        HookContext {
+            workspace: request.workspace.clone(),
+            home: policy.home.clone(),
+            shell_session: Arc::clone(surroundings.bench),
+            conversation: conversation.id.clone(),
+            model: request.model.id.clone(),
+        },
+    );
+    let spec = RunSpec {
+        conversation_id: conversation.id.clone(),
+        state: conversation.state.clone(),
+        action,
+        model: request.model.clone(),
+        offers,
+        custom_system_prompt: None,
+        blob_key: conversation.blob_key.clone(),
+        gates,
+        shown: before.shown,
+        spent: before.spent,
+        rest: before.rest,
+        done: before.done,
+    };
+    let handle = start(
+        request.backend.clone(),
+        spec,
+        executor,
+        conversation.blobs(),
+        RetryPolicy {
+            idle: request.policy.idle_retries,
+            after_results: match request.hands {
+                HostToolMode::Between => RestartOwner::Above,
+                HostToolMode::Inline(_) => RestartOwner::Here,
+            },
+            ..RetryPolicy::default()
+        },
+        Timing {
+            patience: request.policy.patience,
+            ..Timing::default()
+        },
+    );
+    let transcript = &request.transcript;
+    let covers = Fingerprint::of(&transcript.system, &transcript.messages);
+    let history = KnownHistory {
+        covers,
+        answer: before.answer,
+    };
+    LiveRun::new(handle, bridge, conversation, history, show, inlet, tools)
+}
+
+/// Returns a new conversation that starts from a bootstrapped history.
+pub(super) fn rebuilt(
+    request: &TurnRequest,
+    history: &[Message],
+    kept: Option<Arc<LockedConversation>>,
+) -> Result<Conversation, String> {
+    let mut conversation = Conversation::new(request.account.clone(), kept)
+        .map_err(|error| format!("no source of randomness: {error}"))?;
+    reset_to_history(&mut conversation, request, history)?;
+    Ok(conversation)
+}
+
+/// Replaces the state of a conversation by a bootstrapped history: its old checkpoint is invalid.
+pub(super) fn reset_to_history(
+    conversation: &mut Conversation,
+    request: &TurnRequest,
+    history: &[Message],
+) -> Result<(), String> {
+    let window = u32::try_from(request.limits.window).unwrap_or(u32::MAX);
+    let output = u32::try_from(request.limits.max_output).unwrap_or(u32::MAX);
+    // The system prompt and the new message take their share of the window first.
+    let messages = &request.transcript.messages;
+    let now = messages.get(history.len()..).unwrap_or_default();
+    let besides = usage::context(&request.transcript.system, now);
+    let budget = HistoryBudget::for_window(window, output).less(besides);
+    let rebuilt = bootstrap::build(history, budget);
+    tracing::debug!(
+        blobs = rebuilt.blobs.len(),
+        left_out = rebuilt.omitted,
+        folded = rebuilt.folded,
+        "history.rebuilt"
+    );
+    let blobs = conversation.blobs();
+    for (id, blob) in rebuilt.blobs {
+        blobs.set(&id, blob).map_err(|error| error.to_string())?;
+    }
+    conversation.state = (!rebuilt.state.is_empty()).then_some(rebuilt.state);
+    conversation.sent = None;
+    conversation.answer = None;
+    Ok(())
+}
+
+/// Returns the host tools this turn offers.
+pub(super) fn snapshot(request: &TurnRequest) -> OfferedTools {
+    let tools: Vec<HostTool> = request
+        .transcript
+        .tools
+        .iter()
+        .map(|tool| HostTool {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            parameters: tool.parameters.clone(),
+            origin: Json::Null,
+        })
+        .collect();
+    request.policy.offered(&tools, &request.surface)
+}
+
+/// Returns the system prompt as a rule, where Cursor reads it, with a note about images the model
+/// cannot see.
+fn rules(request: &TurnRequest) -> Vec<Instruction> {
+    let rule = |name: &str, content: &str| Instruction {
+        name: name.into(),
+        content: content.into(),
+    };
+    let mut rules = Vec::new();
+    if !request.transcript.system.trim().is_empty() {
+        rules.push(rule("host/system-prompt", &request.transcript.system));
+    }
+    if image::has_unsent(&request.transcript.messages) {
+        rules.push(rule("host/pictures", image::NOTE));
+    }
+    rules
+}

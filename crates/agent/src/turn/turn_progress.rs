@@ -1,0 +1,156 @@
+//! Statistics of a turn, updated as events are sent to the host.
+
+use std::time::Duration;
+
+use super::request::{TurnEvent, TurnRequest};
+use super::usage::{self, Seen};
+use crate::run::{RetriesUsed, Usage};
+
+/// Statistics of a turn.
+#[derive(Default)]
+pub(super) struct TurnProgress {
+    pub(super) seen: Seen,
+    /// Usage that Cursor reported for the runs that have ended.
+    pub(super) reported: Option<Usage>,
+    /// The model's context window, if Cursor reported it.
+    pub(super) window: Option<u32>,
+    /// How much the model wrote, in UTF-16 units.
+    output: u64,
+    /// The answer since the last checkpoint.
+    pub(super) since_checkpoint: String,
+    /// The answer text of the turn.
+    text_so_far: String,
+    /// How the next text relates to the answer so far.
+    next: Next,
+    /// Whether the host was sent answer text or a call, not only thinking.
+    answer: Answer,
+    /// How often the turn was recovered, the retries used by then, and how long the next run waits
+    /// first.
+    pub(super) comebacks: u32,
+    pub(super) spent: RetriesUsed,
+    pub(super) rest: Duration,
+    /// How often a connection failed and was retried.
+    retries: u32,
+}
+
+#[derive(Default, Clone, Copy, PartialEq)]
+enum Answer {
+    #[default]
+    Unsent,
+    Sent,
+}
+
+/// How text relates to the text before it.
+#[derive(Default, Clone, Copy, PartialEq)]
+enum Next {
+    #[default]
+    Continue,
+    /// It answers something else, in a run of its own.
+    Separate,
+}
+
+impl TurnProgress {
+    /// Starts a new paragraph: the next text is not part of the answer so far.
+    pub(super) fn start_paragraph(&mut self) {
+        self.next = Next::Separate;
+    }
+
+    /// Returns the text as it is sent after the answer so far. White space is ignored where the
+    /// answer is compared with a checkpoint.
+    fn separated(&mut self, text: String) -> String {
+        let continues = std::mem::take(&mut self.next) == Next::Continue;
+        if continues || self.text_so_far.is_empty() || self.text_so_far.ends_with("\n\n") {
+            text
+        } else {
+            format!("\n\n{text}")
+        }
+    }
+
+    /// Adds the usage Cursor reports for a run: a turn may have several.
+    pub(super) fn report(&mut self, usage: Option<Usage>) {
+        if let Some(usage) = usage {
+            self.reported = Some(self.reported.map_or(usage, |before| before.plus(usage)));
+        }
+    }
+
+    /// Counts text that was sent to the model.
+    pub(super) fn count_text(&mut self, text: &str) {
+        self.seen.input += usage::estimate(text);
+    }
+
+    /// Counts other tokens that were sent to the model.
+    pub(super) fn count_tokens(&mut self, tokens: u64) {
+        self.seen.input += tokens;
+    }
+
+    /// Returns the counts so far.
+    pub(super) fn seen(&self) -> Seen {
+        Seen {
+            output: usage::tokens(self.output),
+            ..self.seen
+        }
+    }
+
+    /// Returns the answer text so far.
+    pub(super) fn answer(&self) -> &str {
+        &self.text_so_far
+    }
+
+    /// Returns whether the host was shown anything that a second run would repeat.
+    pub(super) fn answered(&self) -> Shown {
+        match self.answer {
+            Answer::Unsent => Shown::Nothing,
+            Answer::Sent => Shown::Something,
+        }
+    }
+
+    /// Returns the notice for the second retry of the turn: the first is usually over soon, and
+    /// more notices would say the same.
+    fn notice(&mut self, event: &TurnEvent) -> Option<String> {
+        let TurnEvent::Retrying(reason) = event else {
+            return None;
+        };
+        self.retries += 1;
+        (self.retries == 2).then(|| format!("No answer from Cursor yet, trying again: {reason}"))
+    }
+}
+
+/// Whether the host was shown anything of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    Nothing,
+    Something,
+}
+
+/// Sends an event to the host and counts what the model wrote.
+pub(super) async fn send_event(event: TurnEvent, request: &TurnRequest, tally: &mut TurnProgress) {
+    if matches!(event, TurnEvent::Text(_) | TurnEvent::ToolCall { .. }) {
+        tally.answer = Answer::Sent;
+    }
+    let event = match event {
+        TurnEvent::Text(text) => TurnEvent::Text(tally.separated(text)),
+        event => event,
+    };
+    if let TurnEvent::Text(text) = &event {
+        tally.since_checkpoint.push_str(text);
+        tally.text_so_far.push_str(text);
+    }
+    match &event {
+        TurnEvent::Text(text) | TurnEvent::Thinking(text) => tally.output += usage::units(text),
+        TurnEvent::ToolCall {
+            name, arguments, ..
+        } => {
+            tally.output += usage::units(name) + usage::units(&arguments.to_string());
+        }
+        TurnEvent::ThinkingDone
+        | TurnEvent::Retrying(_)
+        | TurnEvent::Remark(_)
+        | TurnEvent::Notice(_) => {}
+    }
+    let notice = tally.notice(&event);
+    // A host that no longer reads has cancelled, or will.
+    let _ = request.events.send(event).await;
+    if let Some(notice) = notice {
+        let _ = request.events.send(TurnEvent::Notice(notice)).await;
+    }
+}

@@ -1,0 +1,206 @@
+//! Distributes streams over several connections.
+//!
+//! An HTTP/2 server limits the number of streams on a connection. Further streams wait silently
+//! in the client's queue until another stream ends, and a parked run may not end for an hour.
+//! Therefore streams are distributed over lanes, each with its own connection, and a stream that
+//! was not accepted moves to another lane.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::suspend_aware_timer;
+
+/// Maximum number of streams on one connection. HTTP/2 recommends that servers accept at least
+/// 100; the rest is a reserve for streams that have ended here but not yet on the server.
+const MAX_STREAMS: usize = 64;
+/// How long a working connection may keep a stream waiting.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// The lanes to hosts of one kind.
+#[derive(Debug)]
+pub(super) struct ConnectionPool(Mutex<PoolState>);
+
+#[derive(Debug)]
+struct PoolState {
+    lanes: Vec<Arc<PooledConnection>>,
+    /// Maximum number of streams on a lane; lowered when a server accepts fewer.
+    room: usize,
+}
+
+#[derive(Debug)]
+struct PooledConnection {
+    client: reqwest::Client,
+    open: AtomicUsize,
+    /// Whether its connection has accepted a stream.
+    works: AtomicBool,
+}
+
+impl PooledConnection {
+    fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+}
+
+/// A reserved stream on a lane; released when dropped.
+#[derive(Debug)]
+pub(super) struct StreamPermit {
+    lane: Arc<PooledConnection>,
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        self.lane.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl StreamPermit {
+    /// Returns the HTTP client of the lane.
+    pub(super) fn client(&self) -> &reqwest::Client {
+        &self.lane.client
+    }
+
+    /// Records that the connection accepted a stream.
+    pub(super) fn taken(&self) {
+        self.lane.works.store(true, Ordering::Relaxed);
+    }
+
+    /// Resolves when a stream that is not accepted yet should move to another lane, because the
+    /// connection works and has other streams. A connection that is still being established is
+    /// waited for.
+    pub(super) async fn overdue(&self) {
+        loop {
+            suspend_aware_timer::sleep(WAIT).await;
+            if self.lane.works.load(Ordering::Relaxed) && self.lane.open() > 1 {
+                return;
+            }
+        }
+    }
+}
+
+impl ConnectionPool {
+    /// Returns lanes whose connections carry many streams.
+    pub(super) fn shared() -> Self {
+        Self::with_room(MAX_STREAMS)
+    }
+
+    /// Returns one lane, whose client opens a connection for each stream.
+    pub(super) fn single() -> Self {
+        Self::with_room(usize::MAX)
+    }
+
+    fn with_room(room: usize) -> Self {
+        Self(Mutex::new(PoolState {
+            lanes: Vec::new(),
+            room,
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reserves a stream on the first lane with room, or on a new one.
+    pub(super) fn seat<E>(
+        &self,
+        build: impl FnOnce() -> Result<reqwest::Client, E>,
+    ) -> Result<StreamPermit, E> {
+        let mut pool = self.lock();
+        let room = pool.room;
+        let at = match pool.lanes.iter().position(|lane| lane.open() < room) {
+            Some(at) => at,
+            None => {
+                pool.lanes.push(Arc::new(PooledConnection {
+                    client: build()?,
+                    open: AtomicUsize::new(0),
+                    works: AtomicBool::new(false),
+                }));
+                pool.lanes.len() - 1
+            }
+        };
+        let lane = Arc::clone(&pool.lanes[at]);
+        lane.open.fetch_add(1, Ordering::Relaxed);
+        // Close empty lanes after this one, because the lanes up to it have room again.
+        let mut place = 0..;
+        pool.lanes
+            .retain(|lane| place.next().is_some_and(|place| place <= at) || lane.open() > 0);
+        Ok(StreamPermit { lane })
+    }
+
+    /// Records that a lane accepts no more than its other streams, and releases this seat.
+    pub(super) fn full(&self, seat: StreamPermit) {
+        let mut pool = self.lock();
+        let others = seat.lane.open().saturating_sub(1);
+        pool.room = pool.room.min(others.max(1));
+        drop(seat);
+    }
+
+    /// Releases all lanes: open streams are kept, the next stream opens a new connection.
+    pub(super) fn clear(&self) {
+        self.lock().lanes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client() -> Result<reqwest::Client, std::convert::Infallible> {
+        let builder = reqwest::Client::builder().tls_certs_only(std::iter::empty());
+        Ok(builder.build().unwrap())
+    }
+
+    fn seat(lanes: &ConnectionPool) -> StreamPermit {
+        lanes.seat(client).unwrap()
+    }
+
+    fn open(lanes: &ConnectionPool) -> Vec<usize> {
+        lanes.lock().lanes.iter().map(|lane| lane.open()).collect()
+    }
+
+    #[test]
+    fn lanes_fill_in_order_and_close_when_empty() {
+        let lanes = ConnectionPool::with_room(2);
+        let mut seats: Vec<StreamPermit> = (0..5).map(|_| seat(&lanes)).collect();
+        assert_eq!(open(&lanes), [2, 2, 1]);
+        seats.drain(1..);
+        let again = seat(&lanes);
+        assert_eq!(open(&lanes), [2]);
+        drop((seats, again));
+        let _one = seat(&lanes);
+        assert_eq!(open(&lanes), [1], "one empty lane is kept open");
+    }
+
+    #[test]
+    fn the_limit_of_a_server_is_learned() {
+        let lanes = ConnectionPool::with_room(64);
+        let mut seats: Vec<StreamPermit> = (0..5).map(|_| seat(&lanes)).collect();
+        for room in [4, 3] {
+            lanes.full(seats.pop().unwrap());
+            let learned = lanes.lock().room;
+            assert_eq!((learned, open(&lanes)), (room, vec![room]));
+        }
+        let _elsewhere = seat(&lanes);
+        assert_eq!(open(&lanes), [3, 1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_leaves_only_a_working_connection_with_other_streams() {
+        let lanes = ConnectionPool::with_room(64);
+        let first = seat(&lanes);
+        let overdue = async |seat: &StreamPermit| {
+            let long = Duration::from_secs(60);
+            tokio::time::timeout(long, seat.overdue()).await.is_ok()
+        };
+        assert!(!overdue(&first).await, "alone, and not connected");
+        let second = seat(&lanes);
+        assert!(!overdue(&second).await, "not connected");
+        first.taken();
+        assert!(overdue(&second).await);
+        drop(first);
+        assert!(
+            !overdue(&second).await,
+            "alone: it is being connected again"
+        );
+    }
+}

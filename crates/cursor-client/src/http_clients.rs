@@ -1,0 +1,158 @@
+//! HTTP clients by protocol version and kind of host, built on first use.
+//!
+//! Building a client reads the system's trust store. On a machine without one, the call fails
+//! instead of the start of the process.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::connection_pool::{ConnectionPool, StreamPermit};
+use super::endpoint::BaseUrl;
+use super::headers::HttpVersion;
+pub use super::tls::TrustRoots;
+
+/// Interval of pings, which keep middleboxes from dropping the connection and detect dead
+/// peers; without them a lost network would hang.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Below 5 s, because many servers close an idle HTTP/1.1 connection then, and a call sent at
+/// that moment is lost.
+const IDLE_CONNECTION: Duration = Duration::from_secs(4);
+/// One stalled stream may buffer 1 MiB; the connection's window has room for many of them.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
+
+/// The HTTP clients of this process.
+#[derive(Debug)]
+pub struct Http {
+    trust: TrustRoots,
+    tls1: ConnectionPool,
+    tls2: ConnectionPool,
+    plain1: ConnectionPool,
+    plain2: ConnectionPool,
+}
+
+/// How a host is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Route {
+    /// Unencrypted; only for this machine.
+    Plain,
+    /// Over TLS, through a proxy if one is configured for that host.
+    Tls,
+}
+
+impl Route {
+    fn to(base: &BaseUrl) -> Self {
+        if base.is_tls() {
+            Self::Tls
+        } else {
+            Self::Plain
+        }
+    }
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self::new(TrustRoots::default())
+    }
+}
+
+/// Why no HTTP client can be built.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SetupError {
+    /// A CA file cannot be read.
+    #[error("{setting}: cannot read CA file {}: {problem}", .path.display())]
+    CaFile {
+        /// The setting that names it.
+        setting: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it cannot be read.
+        problem: String,
+    },
+    /// The TLS library has no trusted certificates, or refused the configuration.
+    #[error("cannot set up TLS: {0}. Install CA certificates or set SSL_CERT_FILE")]
+    Tls(String),
+}
+
+impl Http {
+    /// Returns clients that trust the system's certificates and `trust`. Builds nothing yet.
+    pub fn new(trust: TrustRoots) -> Self {
+        Self {
+            trust,
+            tls1: ConnectionPool::single(),
+            tls2: ConnectionPool::shared(),
+            plain1: ConnectionPool::single(),
+            plain2: ConnectionPool::shared(),
+        }
+    }
+
+    /// Reserves a stream on a connection to a host.
+    pub(super) fn seat(
+        &self,
+        base: &BaseUrl,
+        version: HttpVersion,
+    ) -> Result<StreamPermit, SetupError> {
+        let build = || self.build(Route::to(base), version);
+        self.lanes(base, version).seat(build)
+    }
+
+    /// Records that the connection did not accept the stream of this seat.
+    pub(super) fn full(&self, base: &BaseUrl, version: HttpVersion, seat: StreamPermit) {
+        self.lanes(base, version).full(seat);
+    }
+
+    /// Releases the connections to hosts of this kind, so that the next call opens a new one. Open
+    /// streams are kept. For a connection that has become silent, because the next attempt would
+    /// hang on it too.
+    pub fn reconnect(&self, base: &BaseUrl, version: HttpVersion) {
+        self.lanes(base, version).clear();
+    }
+
+    fn lanes(&self, base: &BaseUrl, version: HttpVersion) -> &ConnectionPool {
+        match (Route::to(base), version) {
+            (Route::Tls, HttpVersion::Http1) => &self.tls1,
+            (Route::Tls, HttpVersion::Http2) => &self.tls2,
+            (Route::Plain, HttpVersion::Http1) => &self.plain1,
+            (Route::Plain, HttpVersion::Http2) => &self.plain2,
+        }
+    }
+
+    fn build(&self, route: Route, version: HttpVersion) -> Result<reqwest::Client, SetupError> {
+        let mut builder = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true)
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false);
+        // No proxy, because it would see the credentials of an unencrypted call, and its
+        // loopback address is another machine.
+        if route == Route::Plain {
+            builder = builder.no_proxy();
+        }
+        let builder = match route {
+            // Does not need the trust store, so skip reading it.
+            Route::Plain => builder.tls_certs_only(std::iter::empty()),
+            Route::Tls => match self.trust.config(version)? {
+                Some(config) => builder.tls_backend_preconfigured(config),
+                None => builder,
+            },
+        };
+        let builder = match version {
+            HttpVersion::Http1 => builder.http1_only().pool_idle_timeout(IDLE_CONNECTION),
+            HttpVersion::Http2 => builder
+                .http2_prior_knowledge()
+                .http2_keep_alive_interval(KEEP_ALIVE)
+                .http2_keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+                .http2_initial_stream_window_size(STREAM_WINDOW)
+                .http2_initial_connection_window_size(CONNECTION_WINDOW),
+        };
+        builder.build().map_err(|error| {
+            let mut cause: &dyn std::error::Error = &error;
+            while let Some(inner) = cause.source() {
+                cause = inner;
+            }
+            SetupError::Tls(cause.to_string())
+        })
+    }
+}
