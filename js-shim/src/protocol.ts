@@ -179,6 +179,18 @@ name: string,
  */
 hostName: string, };
 /**
+ * The function of a tool call.
+ */
+export type CalledFunction = { 
+/**
+ * The host's name of the tool.
+ */
+name: string, 
+/**
+ * Its arguments as JSON text.
+ */
+arguments: string, };
+/**
  * A possible argument of a command, for completion.
  */
 export type CommandArgument = { 
@@ -234,6 +246,18 @@ description: string,
  * What value it takes.
  */
 type: FlagKind, };
+/**
+ * A tool call as in OpenAI's chat completions.
+ */
+export type FunctionCall = { 
+/**
+ * Its id.
+ */
+id: string, 
+/**
+ * What is called.
+ */
+function: CalledFunction, };
 /**
  * What a host supports.
  */
@@ -303,6 +327,107 @@ cwd?: string | null,
  * Its process id: the sidecar ends when that process does.
  */
 processId?: number | null, };
+/**
+ * One message of a transcript. Further fields are ignored, except that a changed content makes
+ * it another message.
+ */
+export type HostMessage = { "role": "system", 
+/**
+ * Text to append.
+ */
+content?: TextContent, 
+/**
+ * Named parts of the prompt to set; `null` removes one.
+ */
+sections?: { [key in string]: string | null }, 
+/**
+ * Tools that the model may call from now on.
+ */
+toolsAdded?: Array<HostTool>, 
+/**
+ * Tools that it may no longer call.
+ */
+toolsRemoved?: Array<ToolName>, } | { "role": "developer", 
+/**
+ * Text to append.
+ */
+content: TextContent, } | { "role": "user", 
+/**
+ * Its text and images.
+ */
+content: UserContent, 
+/**
+ * When it was written. Identifies the message, so it must not change.
+ */
+timestamp?: number, } | { "role": "assistant", 
+/**
+ * Its text, thinking and tool calls.
+ */
+content?: AssistantContent, 
+/**
+ * Tool calls as in OpenAI's chat completions.
+ */
+tool_calls?: Array<FunctionCall>, 
+/**
+ * How it ended. After `toolUse`, `error` and `aborted` the turn continues.
+ */
+stopReason?: string, 
+/**
+ * When it was written.
+ */
+timestamp?: number, } | { "role": "toolResult", 
+/**
+ * The id of the call.
+ */
+toolCallId: string, 
+/**
+ * The host's name of the tool.
+ */
+toolName?: string, 
+/**
+ * What the tool returned. The model receives a block of another type as JSON.
+ */
+content: UserContent, 
+/**
+ * Whether the tool failed.
+ */
+isError?: boolean, 
+/**
+ * When it was written.
+ */
+timestamp?: number, } | { "role": "tool", 
+/**
+ * The id of the call.
+ */
+tool_call_id: string, 
+/**
+ * What the tool returned.
+ */
+content: UserContent, } | { "role": "bashExecution", 
+/**
+ * The command line.
+ */
+command: string, 
+/**
+ * What it printed.
+ */
+output?: string, 
+/**
+ * Whether the model must not see it.
+ */
+excludeFromContext?: boolean, } | { "role": "custom", 
+/**
+ * Its text and images.
+ */
+content: UserContent, } | { "role": "branchSummary", 
+/**
+ * The text.
+ */
+summary: string, } | { "role": "compactionSummary", 
+/**
+ * The text.
+ */
+summary: string, };
 /**
  * How a host runs.
  */

@@ -166,7 +166,7 @@ fn hooks_are_asked_about_what_is_done() {
         ),
         exec(
             r#"{ piGrepArgs = { pattern = "TOKEN" } }"#,
-            r#"{ piGrepResult = { success = { output = { "$contains" = "1 file(s) left out" } } } }"#,
+            r#"{ piGrepResult = { success = { output = { "$contains" = "1 file(s) omitted" } } } }"#,
         ),
         exec(
             r#"{ gitDiffRequest = { baseRef = "HEAD" } }"#,

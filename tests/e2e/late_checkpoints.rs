@@ -75,7 +75,7 @@ fn a_result_a_late_state_does_not_know_is_given_again_and_not_asked_for() {
             let second = Steps::new()
                 .expect_state("last checkpoint")
                 .then(look(name, "found 41").replace(r#"q = "c2""#, r#"q = "c1""#))
-                .text(&format!("{said}it is 41."))
+                .text(format!("{said}it is 41."))
                 .then(END)
                 .build();
             let simulator = script(&[&first, &second]);

@@ -356,7 +356,7 @@ fn a_caller_that_waits_when_the_run_ends_gets_an_error() {
     assert_eq!(call["params"]["arguments"]["q"], "x");
     desk.finish();
     let error = outside.join().unwrap().unwrap_err();
-    assert!(error.to_string().contains("over"), "{error}");
+    assert!(error.to_string().contains("has ended"), "{error}");
 }
 
 /// Calls that arrive while the run is parked are offered in the next turn.

@@ -182,7 +182,7 @@ fn no_secret_is_written_outside_the_journal() {
         }))
         .build();
     let goes_on = Steps::new()
-        .text(&format!("{ANSWER} again"))
+        .text(format!("{ANSWER} again"))
         .usage()
         .checkpoint()
         .end()

@@ -84,12 +84,12 @@ fn the_model_does_not_change_what_is_run() {
                     "toolCallId": "a",
                 },
             })),
-            r#"{ writeResult = { permissionDenied = { error = { "$contains" = "only the user changes it" } } } }"#,
+            r#"{ writeResult = { permissionDenied = { error = { "$contains" = "only the user may change it" } } } }"#,
         )
     };
     let delete = exec(
         r#"{ deleteArgs = { path = "$WS/.cursor/hooks.json", toolCallId = "b" } }"#,
-        r#"{ deleteResult = { permissionDenied = { clientVisibleError = { "$contains" = "only the user changes it" } } } }"#,
+        r#"{ deleteResult = { permissionDenied = { clientVisibleError = { "$contains" = "only the user may change it" } } } }"#,
     );
     let steps = [
         CONTEXT.to_owned(),

@@ -192,7 +192,7 @@ fn the_bridges_log_is_not_written_over_the_screen() {
         let call = pi_tools::call("echo", &pi_tools::says("\"echo echo\""));
         Steps::new()
             .then(call)
-            .text(&format!("Answer {n}."))
+            .text(format!("Answer {n}."))
             .then(pi_tools::END)
             .build()
     });

@@ -69,22 +69,22 @@ impl Story {
                 .map(|n| format!("{{ text = \"w-{n:02} \" }},\n"))
                 .collect()
         };
-        let call = |name: &str| {
-            Steps::new()
-                .step(json!({
-                    "exec": {
-                        "mcpArgs": {
-                            "name": format!("pi__{name}"),
-                            "providerIdentifier": "pi",
-                            "toolName": format!("pi__{name}"),
-                            "toolCallId": format!("call-{name}"),
-                            "args": {"q": name.to_string()},
-                        },
+        let step = |step: Json| format!("{},\n", Steps::new().step(step).build());
+        let exec = |name: &str| {
+            json!({
+                "exec": {
+                    "mcpArgs": {
+                        "name": format!("pi__{name}"),
+                        "providerIdentifier": "pi",
+                        "toolName": format!("pi__{name}"),
+                        "toolCallId": format!("call-{name}"),
+                        "args": {"q": name},
                     },
-                    "told": format!("found-{name}"),
-                }))
-                .build()
+                },
+                "told": format!("found-{name}"),
+            })
         };
+        let call = |name: &str| step(exec(name));
         const SAVED: &str = "{ checkpoint = \"auto\" },\n";
         const LATE: &str = "{ checkpoint = \"late\" },\n";
         let in_time = |saved: &str| {
@@ -102,7 +102,10 @@ impl Story {
             .concat()
         };
         let at_once = |name: &str| {
-            call(name).replace(" },\n", &format!(", open = true, name = \"{name}\" }},\n"))
+            let mut exec = exec(name);
+            exec["open"] = true.into();
+            exec["name"] = name.into();
+            step(exec)
         };
         let folder = workspace.display();
         let command = |line: &str, kind: &str, expect: &str, more: &str| {
@@ -114,27 +117,23 @@ impl Story {
         let streamed =
             |line: &str, more: &str| command(line, "shellStreamArgs", "shellStream.stdout", more);
         let whole = |line: &str| command(line, "shellArgs", "shellResult.success.stdout", "");
-        let write = Steps::new()
-            .step(json!({
-                "exec": {
-                    "writeArgs": {
-                        "path": format!("{folder}/note"),
-                        "fileText": "wrote it",
-                        "toolCallId": "call-write",
-                    },
+        let write = step(json!({
+            "exec": {
+                "writeArgs": {
+                    "path": format!("{folder}/note"),
+                    "fileText": "wrote it",
+                    "toolCallId": "call-write",
                 },
-                "told": format!("{folder}/note"),
-                "expect": {"writeResult": {"success": {}}},
-                "may_throw": BEGUN.to_string(),
-            }))
-            .build();
-        let read = Steps::new()
-            .step(json!({
-                "exec": {"readArgs": {"path": format!("{folder}/seen"), "toolCallId": "call-read"}},
-                "told": "seen it",
-                "expect": {"readResult": {"success": {"content": "seen it"}}},
-            }))
-            .build();
+            },
+            "told": format!("{folder}/note"),
+            "expect": {"writeResult": {"success": {}}},
+            "may_throw": BEGUN,
+        }));
+        let read = step(json!({
+            "exec": {"readArgs": {"path": format!("{folder}/seen"), "toolCallId": "call-read"}},
+            "told": "seen it",
+            "expect": {"readResult": {"success": {"content": "seen it"}}},
+        }));
         let busy = |saved: &str| {
             [
                 &words(1, 4),

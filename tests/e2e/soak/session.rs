@@ -27,50 +27,49 @@ const WORDS: usize = 3;
 
 /// Returns the story. A chapter starts when the user asks for it.
 pub fn story() -> String {
-    let mut steps = String::new();
+    let mut steps = Steps::new();
     for chapter in 1..=CHAPTERS {
-        steps += &Steps::new()
+        steps = steps
             .step(json!({"exec": {"requestContextArgs": {}}, "told": format!("chapter-{chapter}")}))
             .context()
             .step(json!({"thinking": "hm"}))
-            .step(json!({"thinking_done": true}))
-            .build();
+            .step(json!({"thinking_done": true}));
         for round in 0..=ROUNDS {
             for word in 0..WORDS {
-                steps += &Steps::new()
-                    .text(&format!("{} ", name(chapter, round, word)))
-                    .build();
+                steps = steps.text(format!("{} ", name(chapter, round, word)));
             }
             // Pauses with and without their own checkpoint.
             if round % 2 == 1 {
-                steps += "{ checkpoint = \"auto\" },\n";
+                steps = steps.checkpoint();
             }
             if round < ROUNDS {
                 let call = format!("c{chapter}r{round}");
-                steps += &Steps::new()
-                    .step(json!({
-                        "exec": {
-                            "mcpArgs": {
-                                "name": "pi__look",
-                                "providerIdentifier": "pi",
-                                "toolName": "pi__look",
-                                "toolCallId": call.to_string(),
-                                "args": {"q": call.to_string()},
-                            },
+                steps = steps.step(json!({
+                    "exec": {
+                        "mcpArgs": {
+                            "name": "pi__look",
+                            "providerIdentifier": "pi",
+                            "toolName": "pi__look",
+                            "toolCallId": call,
+                            "args": {"q": call},
                         },
-                        "told": format!("found-{call}"),
-                        "timeout_ms": 600000,
-                    }))
-                    .build();
+                    },
+                    "told": format!("found-{call}"),
+                    "timeout_ms": 600000,
+                }));
                 // Checkpoints that were sent before the server received the tool result.
                 if round >= 2 {
-                    steps += "{ checkpoint = \"late\" },\n";
+                    steps = steps.step(json!({"checkpoint": "late"}));
                 }
             }
         }
-        steps += "{ usage = { inputTokens = 1, outputTokens = 1 } },\n{ checkpoint = \"auto\" },\n{ end = true },\n";
+        steps = steps
+            .step(json!({"usage": {"inputTokens": 1, "outputTokens": 1}}))
+            .checkpoint()
+            .end();
     }
-    format!("name = \"soak\"\n[[run]]\nstory = true\nsteps = [\n{steps}]\n")
+    let steps = steps.build();
+    format!("name = \"soak\"\n[[run]]\nstory = true\nsteps = [\n{steps}\n]\n")
 }
 
 fn name(chapter: usize, round: usize, word: usize) -> String {

@@ -38,7 +38,7 @@ pub struct ConfigCache {
     reaper: ChildReaper,
     kept: Mutex<HashMap<PathBuf, Arc<CachedConfig>>>,
     /// One lock for each workspace, held while it is read, so that concurrent turns read it once.
-    doors: Mutex<HashMap<PathBuf, Arc<Mutex<()>>>>,
+    load_locks: Mutex<HashMap<PathBuf, Arc<Mutex<()>>>>,
     /// Large workspaces that are being scanned.
     busy: Mutex<BTreeSet<PathBuf>>,
     /// Notified when a workspace is added to `busy`.
@@ -174,7 +174,7 @@ impl ConfigCache {
 
     fn read(&self, place: ScanRoot) -> Arc<CachedConfig> {
         let door = Arc::clone(
-            lock(&self.doors)
+            lock(&self.load_locks)
                 .entry(place.workspace.clone())
                 .or_default(),
         );
@@ -376,7 +376,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let library = Arc::new(ConfigCache::new(None, ChildReaper::default()));
         let door = Arc::clone(
-            lock(&library.doors)
+            lock(&library.load_locks)
                 .entry(folder.path().to_owned())
                 .or_default(),
         );

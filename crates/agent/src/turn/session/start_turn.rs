@@ -93,8 +93,7 @@ impl SessionTask {
         let pictures = image::latest(&request.transcript.messages)
             .map_err(|error| TurnResult::failed(Cause::Request, error.to_string()))?;
         let taken = self.memory.take().await;
-        let taken = taken
-            .map_err(|busy| TurnResult::failed(Cause::Taken, busy.to_string()))?;
+        let taken = taken.map_err(|busy| TurnResult::failed(Cause::Taken, busy.to_string()))?;
         self.notice(request, taken.notice).await;
         if let Some(left) = taken.begun {
             self.effects.found(left);
