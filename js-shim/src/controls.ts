@@ -1,6 +1,6 @@
 /** Commands, flags, questions and the status line: the sidecar names them and decides what they do. */
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
-import type { SavedChoices, ModelRow, SessionCommandResult } from "./protocol.ts";
+import type { ModelRow, SavedChoices, SessionCommandResult } from "./protocol.ts";
 import type { Sidecar } from "./sidecar.ts";
 
 const SESSION_ENTRY = "cursor-sidecar";

@@ -2,7 +2,13 @@
 import { randomUUID } from "node:crypto";
 import * as ai from "@earendil-works/pi-ai";
 import type { Cards } from "./cards.ts";
-import type { HostEvent, HostTool, SavedChoices, TurnStartParams, TurnStartResult } from "./protocol.ts";
+import type {
+  HostEvent,
+  HostTool,
+  SavedChoices,
+  TurnStartParams,
+  TurnStartResult,
+} from "./protocol.ts";
 import type { Sidecar } from "./sidecar.ts";
 
 /** Since pi 0.86 the prompt and the tools are messages; before, they were separate fields. */
