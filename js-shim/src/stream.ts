@@ -2,17 +2,11 @@
 import { randomUUID } from "node:crypto";
 import * as ai from "@earendil-works/pi-ai";
 import type { Cards } from "./cards.ts";
-import type {
-  HostEvent,
-  HostTool,
-  SavedChoices,
-  TurnStartParams,
-  TurnStartResult,
-} from "./protocol.ts";
+import type { HostEvent, SavedChoices, TurnStartParams, TurnStartResult } from "./protocol.ts";
 import type { Sidecar } from "./sidecar.ts";
 
 /** Since pi 0.86 the prompt and the tools are messages; before, they were separate fields. */
-type Context = { messages: TurnStartParams["messages"]; systemPrompt?: string; tools?: HostTool[] };
+type Context = Pick<TurnStartParams, "messages" | "tools"> & { systemPrompt?: string };
 /** An open session of pi. `release` stops listening for an abort while pi executes tools. */
 export type Session = { seat: Seat; kept: () => SavedChoices; release?: () => void };
 type Seat = Pick<TurnStartParams, "sessionId" | "workspace" | "keep" | "projectTrusted">;
