@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 use rmcp::handler::client::ClientHandler;
-use rmcp::model::{ClientCapabilities, ClientConfig, Implementation};
+use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, PaginatedRequestParams, Tool};
 use rmcp::service::{NotificationContext, Peer, RoleClient, RunningService, ServiceExt as _};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::config::{ServerConfig, Transport};
 use super::http::BoundedHttpClient;
-use super::lines::bounded;
+use super::lines::{MAX_LINE, bounded};
 use super::{ConnectError, ConnectedServer, ConnectionId, ConnectionState, McpServer};
 use crate::shell::process_group::{scrub, spawn};
 
@@ -71,7 +71,7 @@ async fn refresh(
 ) {
     loop {
         changed.notified().await;
-        let listed = tokio::time::timeout(limit, peer.list_all_tools()).await;
+        let listed = tokio::time::timeout(limit, list_tools(&peer)).await;
         let Some(server) = server.upgrade() else {
             return;
         };
@@ -127,8 +127,11 @@ async fn open(
             (connected.map_err(|_| refused(Some(&http)))?, Some(http))
         }
     };
-    let ready = ask(&service).await.ok_or_else(|| refused(http.as_ref()))?;
-    Ok((service, ready))
+    match ask(&service).await {
+        Ok(ready) => Ok((service, ready)),
+        Err(ListError::Failed) => Err(refused(http.as_ref())),
+        Err(ListError::TooLong) => Err(ConnectError::TooManyTools),
+    }
 }
 
 /// Returns why a server could not be connected: it wants a sign-in if it answered so over HTTP.
@@ -139,18 +142,52 @@ fn refused(http: Option<&BoundedHttpClient>) -> ConnectError {
     }
 }
 
-/// Queries the tools and instructions of a server; `None` if it does not list its tools.
-async fn ask(service: &Service) -> Option<ConnectedServer> {
+/// The most bytes of a server's tool definitions. A page counts as a kibibyte at least, because a
+/// server may send empty pages without end.
+const MAX_TOOL_BYTES: usize = MAX_LINE;
+const MIN_PAGE_BYTES: usize = 1024;
+
+/// Why a server's tools are not known.
+enum ListError {
+    /// It does not list them.
+    Failed,
+    /// They are longer than [`MAX_TOOL_BYTES`].
+    TooLong,
+}
+
+/// Returns the tools of a server, which sends them in pages.
+async fn list_tools(peer: &Peer<RoleClient>) -> Result<Vec<Tool>, ListError> {
+    let (mut tools, mut bytes) = (Vec::new(), 0);
+    let mut params = PaginatedRequestParams::default();
+    loop {
+        let page = peer.list_tools(Some(params)).await;
+        let page = page.map_err(|_| ListError::Failed)?;
+        let length = serde_json::to_string(&page.tools).map_or(0, |text| text.len());
+        bytes += length.max(MIN_PAGE_BYTES);
+        if bytes > MAX_TOOL_BYTES {
+            tracing::warn!("an MCP server's list of tools is too long and is not used");
+            return Err(ListError::TooLong);
+        }
+        tools.extend(page.tools);
+        if page.next_cursor.is_none() {
+            return Ok(tools);
+        }
+        params = PaginatedRequestParams::default().with_cursor(page.next_cursor);
+    }
+}
+
+/// Queries the tools and instructions of a server.
+async fn ask(service: &Service) -> Result<ConnectedServer, ListError> {
     let info = service.peer_info();
     let has_tools = info
         .as_ref()
         .is_some_and(|info| info.capabilities.tools.is_some());
     let tools = if has_tools {
-        service.list_all_tools().await.ok()?
+        list_tools(service.peer()).await?
     } else {
         Vec::new()
     };
-    Some(ConnectedServer {
+    Ok(ConnectedServer {
         peer: service.peer().clone(),
         tools,
         instructions: info
@@ -263,6 +300,33 @@ mod tests {
             url,
             headers: BTreeMap::new(),
         }
+    }
+
+    /// A server whose pages of tools never end; `description` is a command that prints that of the
+    /// one tool of a page.
+    fn endless_pages(description: &str) -> Transport {
+        command(&format!(
+            r#"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"protocolVersion":"2025-06-18","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"s","version":"1"}}}}}}' ;;
+    *tools/list*)
+      printf '{{"jsonrpc":"2.0","id":%s,"result":{{"nextCursor":"n","tools":[{{"name":"t","inputSchema":{{"type":"object"}},"description":"' $id
+      {description}
+      echo '"}}]}}}}' ;;
+  esac
+done"#
+        ))
+    }
+
+    #[tokio::test]
+    async fn a_list_of_tools_without_end_is_refused() {
+        let way = endless_pages("head -c 6000000 /dev/zero | tr '\\0' x");
+        let ConnectionState::Failed { why, .. } = fares(way).await else {
+            panic!("it is there");
+        };
+        assert_eq!(why, ConnectError::TooManyTools);
     }
 
     #[tokio::test]

@@ -120,6 +120,9 @@ pub(super) enum ConnectError {
     /// It rejected the connection or sent an invalid answer.
     #[error("it could not be connected")]
     Refused,
+    /// Its tools are too many to keep.
+    #[error("its list of tools is longer than 16 MiB")]
+    TooManyTools,
     /// It was connected and has ended.
     #[error("it has ended")]
     Ended,
