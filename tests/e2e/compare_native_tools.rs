@@ -380,6 +380,7 @@ fn the_recordings_are_of_the_installed_client() {
     if recordings::is_recording() {
         return;
     }
+    let names = names.filter(|name| !LIVE.contains(&name.as_str()));
     for name in names.chain(["messages".into()]) {
         let (recorded, _) = recordings::load(&name);
         let installed = recordings::client_version();
