@@ -23,7 +23,7 @@ pub struct SecretPaths {
     pub state: Option<PathBuf>,
     /// pi's own directory, as `PI_CODING_AGENT_DIR` names it.
     pub agent: Option<String>,
-    /// The file with our settings: whoever can change it can allow every tool.
+    /// The file with our settings, because a change to it can allow every tool.
     pub config: Option<PathBuf>,
 }
 
