@@ -5,9 +5,12 @@ mod server;
 use std::io::Read as _;
 use std::process::{Command, Stdio};
 
+use bytes::Bytes;
 use serde_json::{Value as Json, json};
 
-use self::server::{Server, blob, checkpoint, field, packed, text, thinking, turn_ended};
+use self::server::{
+    Envelopes, Server, blob, checkpoint, field, packed, text, thinking, turn_ended,
+};
 
 use test_support::binary;
 use test_support::gateway::GatewayProcess;
@@ -18,6 +21,8 @@ use test_support::simulator::{Simulator, Transport};
 const MIB: usize = 1024 * 1024;
 /// The most memory the sidecar may use.
 const MOST_MIB: u64 = 200;
+/// The most text and thinking of a run.
+const LIMIT: usize = 16 * MIB;
 const TOO_MUCH_TEXT: &str = "Cursor sent more than 16 MiB of text and thinking in one run";
 
 /// Environment variables for the sidecar: runs go to the server, everything else to the simulator.
@@ -61,6 +66,13 @@ fn turn(case: &str, server: &Server, change: impl FnOnce(&mut Json)) -> TurnOutc
     taken
 }
 
+/// Returns a run with four times the text that is accepted. It ends, so that a client without a
+/// limit completes the turn and the test fails at once.
+fn too_much(piece: Bytes) -> Envelopes {
+    let count = 4 * LIMIT / piece.len();
+    Box::new(std::iter::repeat_n(piece, count).chain([turn_ended()]))
+}
+
 #[track_caller]
 fn assert_refused(case: &str, server: &Server, why: &str) {
     let taken = turn(case, server, |_| {});
@@ -92,8 +104,11 @@ fn packed_texts_of_sixty_mebibytes_are_refused() {
 #[test]
 fn packed_texts_within_the_limit_of_messages_end_the_turn() {
     let envelope = packed(&around_text(15 * MIB), &vec![b'x'; MIB], 15);
-    let server = Server::start(move || Box::new(std::iter::repeat_n(envelope.clone(), 800)));
-    assert_refused("12 MB of gzip, 15 MiB of text each", &server, TOO_MUCH_TEXT);
+    let server = Server::start(move || {
+        let texts = std::iter::repeat_n(envelope.clone(), 3);
+        Box::new(texts.chain([turn_ended()]))
+    });
+    assert_refused("3 times 15 MiB of text in gzip", &server, TOO_MUCH_TEXT);
 }
 
 #[test]
@@ -147,24 +162,21 @@ fn sixty_four_mebibytes_of_unknown_fields_are_refused() {
 
 #[test]
 fn endless_text_ends_the_turn() {
-    let piece = text("All work and no play. ".repeat(1000));
-    let server = Server::start(move || Box::new(std::iter::repeat(piece.clone())));
+    let server = Server::start(|| too_much(text("All work and no play. ".repeat(1000))));
     assert_refused("endless text", &server, TOO_MUCH_TEXT);
-    assert!(server.sent() < 64 * MIB, "nobody reads the rest");
+    assert!(server.sent() < 3 * LIMIT, "the rest is not read");
 }
 
 #[test]
 fn endless_thinking_ends_the_turn() {
-    let piece = thinking("Perhaps, or perhaps not. ".repeat(1000));
-    let server = Server::start(move || Box::new(std::iter::repeat(piece.clone())));
+    let server = Server::start(|| too_much(thinking("Perhaps, or perhaps not. ".repeat(1000))));
     assert_refused("endless thinking", &server, TOO_MUCH_TEXT);
-    assert!(server.sent() < 64 * MIB, "nobody reads the rest");
+    assert!(server.sent() < 3 * LIMIT, "the rest is not read");
 }
 
 #[test]
 fn endless_text_ends_an_ask() {
-    let piece = text("All work and no play. ".repeat(1000));
-    let server = Server::start(move || Box::new(std::iter::repeat(piece.clone())));
+    let server = Server::start(|| too_much(text("All work and no play. ".repeat(1000))));
     let (simulator, home) = (simulator(), tempfile::tempdir().unwrap());
     let errors = home.path().join("errors");
     let mut child = Command::new(binary())
@@ -197,8 +209,7 @@ fn endless_text_ends_an_ask() {
 
 #[tokio::test]
 async fn endless_text_is_an_error_of_the_gateway() {
-    let piece = text("All work and no play. ".repeat(1000));
-    let server = Server::start(move || Box::new(std::iter::repeat(piece.clone())));
+    let server = Server::start(|| too_much(text("All work and no play. ".repeat(1000))));
     let simulator = simulator();
     let gateway = GatewayProcess::launch(&env(&simulator, &server));
     let mut chat = gateway.chat();

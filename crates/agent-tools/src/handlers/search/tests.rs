@@ -115,6 +115,29 @@ fn deferred_files_are_reported_in_order() {
     });
 }
 
+/// A file may be replaced by a link to a hidden one after it was listed.
+#[test]
+fn a_file_replaced_by_a_link_to_an_ignored_one_is_not_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at(".cursorignore"), "hidden\n").unwrap();
+    fs::write(at("hidden"), "hit\n").unwrap();
+    fs::write(at("shown"), "hit\n").unwrap();
+    std::os::unix::fs::symlink("hidden", at("swapped")).unwrap();
+    let candidates = ["shown", "swapped"].map(|name| Candidate {
+        path: at(name),
+        time: SystemTime::UNIX_EPOCH,
+        explicit: false,
+    });
+    with_pool(usize::MAX, |pool, stop| {
+        let outcomes = pool.batch(&candidates, &stop);
+        assert!(
+            matches!(&outcomes[..], [FileOutcome::Found(_), FileOutcome::Nothing]),
+            "{outcomes:?}"
+        );
+    });
+}
+
 fn found(guard: &PathGuard, target: &Path, query: &Query) -> Vec<String> {
     let mut found = Vec::new();
     let abort = CancellationToken::new();
