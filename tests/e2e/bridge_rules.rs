@@ -32,6 +32,37 @@ fn names(tools: &[Json]) -> Vec<&str> {
         .collect()
 }
 
+/// The rule that tells the model which tools it has. The host's system prompt names other tools,
+/// under other names.
+#[test]
+fn a_rule_says_how_tools_are_called_and_which_are_off() {
+    let rule = |tools: Vec<Json>, env: (&str, &str)| {
+        let steps = Steps::new().then(CONTEXT).text("Done.").then(END).build();
+        let simulator = playing(Transport::H2c, &steps);
+        let mut session = RpcSession::new(&simulator, "s", &[env]);
+        session.tools = tools;
+        assert_eq!(session.prompt("go").stop, "stop");
+        let recording = simulator.recorded();
+        let contexts = recording.client("execClientMessage.requestContextResult");
+        let success = &contexts[0]["execClientMessage"]["requestContextResult"]["success"];
+        let rules = success["requestContext"]["rules"].as_array().unwrap();
+        let last = rules.last().unwrap();
+        assert_eq!(last["fullPath"], "host/tools");
+        last["content"].as_str().unwrap().to_owned()
+    };
+    let denied = ("PI_CURSOR_NATIVE_TOOLS_DENY", "fetch");
+    let text = rule(vec![tool("look")], denied);
+    for part in [
+        "Those names cannot be called",
+        "`pi__look`",
+        "Switched off by the user: fetch.",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let text = rule(Vec::new(), ("PI_CURSOR_NATIVE_TOOLS", "off"));
+    assert!(text.starts_with("No tool can be called"), "{text}");
+}
+
 /// L2: ids contain the run and count its calls. L4: usage is estimated instead of waiting for the
 /// server to report it.
 #[test]

@@ -223,11 +223,22 @@ fn pictures_of_the_latest_message_are_sent_and_earlier_ones_explained() {
             ["rules"];
         let rules = rules.as_array().unwrap().iter();
         rules
-            .map(|rule| rule["fullPath"].as_str().unwrap().to_owned())
+            .map(|rule| {
+                ["fullPath", "content"].map(|field| rule[field].as_str().unwrap().to_owned())
+            })
             .collect::<Vec<_>>()
     };
-    assert_eq!(rules(0), ["host/system-prompt"]);
-    assert_eq!(rules(1), ["host/system-prompt", "host/pictures"]);
+    for n in [0, 1] {
+        let [system, tools] = &rules(n)[..] else {
+            panic!("{:?}", rules(n));
+        };
+        assert_eq!(
+            [&system[0], &tools[0]],
+            ["host/system-prompt", "host/tools"]
+        );
+        let is_omitted = tools[1].contains("the image is not available");
+        assert_eq!(is_omitted, n == 1, "{}", tools[1]);
+    }
     talk.user("");
     let last = talk.messages.len() - 1;
     talk.messages[last]["content"] =

@@ -112,6 +112,20 @@ impl ToolDecisions {
         tools.filter(executed).map(NativeTool::name).collect()
     }
 
+    /// Returns the names of the tools that are refused because nothing here can execute them, and
+    /// of those that are refused for another reason.
+    pub fn missing_and_switched_off(&self) -> (Vec<&'static str>, Vec<&'static str>) {
+        let (mut missing, mut switched_off) = (Vec::new(), Vec::new());
+        for (_, tool) in NativeTool::ALL {
+            match self.of(tool) {
+                ToolDecision::Refuse(DenialReason::NoHostTool) => missing.push(tool.name()),
+                ToolDecision::Refuse(_) => switched_off.push(tool.name()),
+                ToolDecision::Local | ToolDecision::Host | ToolDecision::Ask => {}
+            }
+        }
+        (missing, switched_off)
+    }
+
     /// Returns the native tools the server must not offer to the model, because they would be
     /// refused.
     pub fn gates(&self) -> ToolGates {

@@ -7,6 +7,7 @@
 //! are beside the code that is compared with it ([`crate::handlers`]). Problems of the user's
 //! configuration are shown to the user.
 
+pub mod contract;
 pub mod recovery;
 pub(crate) mod refusals;
 pub mod tools;

@@ -11,11 +11,6 @@ use crate::message::{Content, Message};
 const LARGEST: usize = 5 * 1024 * 1024;
 const MOST: usize = 20 * 1024 * 1024;
 
-/// Sent to the model where an image of an earlier message is missing.
-pub const NOTE: &str = "ImageHandling are sent only with the message they were attached to. Where \
-the conversation says [image omitted from transcript], the picture itself is not available: if it \
-matters, ask the user to attach it again or to describe it.";
-
 /// An image, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodedImage {
@@ -65,7 +60,7 @@ pub enum ImageError {
 }
 
 /// Returns the range of the user's latest turn: the last user message and those before it since
-/// the model's last answer. EffectDigest other programs add to it, such as pi's extensions, are user
+/// the model's last answer. What other programs add to it, such as pi's extensions, are user
 /// messages too.
 fn latest_turn(messages: &[Message]) -> std::ops::Range<usize> {
     let end = messages.iter().rposition(Message::is_user);

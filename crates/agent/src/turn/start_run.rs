@@ -31,10 +31,12 @@ use agent_tools::handlers;
 use agent_tools::host_delegate::ReadCache;
 use agent_tools::host_tool_router::HostToolRouter;
 use agent_tools::permission::GrantedTools;
+use agent_tools::policy::ToolDecisions;
+use agent_tools::prompts::contract::{SessionTools, contract};
 use agent_tools::request_context::{Instruction, RunContext};
 use agent_tools::shell::ShellSession;
 
-/// EffectDigest all runs of a session share.
+/// What all runs of a session share.
 pub(super) struct SessionResources<'a> {
     /// Recorded results of the cards the host was sent.
     pub(super) recorded: &'a Recorded,
@@ -52,7 +54,7 @@ pub(super) struct SessionResources<'a> {
     pub(super) gate: &'a watch::Sender<Weak<ExternalCallSender>>,
 }
 
-/// EffectDigest happened earlier in the turn a run is started for.
+/// What happened earlier in the turn a run is started for.
 #[derive(Debug, Default)]
 pub(super) struct CarriedOver {
     /// Retries used so far.
@@ -100,7 +102,7 @@ pub(super) fn launch(
     );
     let facts = RunContext {
         workspace: request.workspace.clone(),
-        rules: rules(request),
+        rules: rules(request, &snapshot, &tools.decisions),
         offers: host_offers,
         home: request.policy.home.clone(),
         shell: request.policy.shell.clone(),
@@ -245,19 +247,32 @@ pub(super) fn snapshot(request: &TurnRequest) -> OfferedTools {
     request.policy.offered(&tools, &request.surface)
 }
 
-/// Returns the system prompt as a rule, where Cursor reads it, with a note about images the model
-/// cannot see.
-fn rules(request: &TurnRequest) -> Vec<Instruction> {
-    let rule = |name: &str, content: &str| Instruction {
+/// Returns the rules of a run, where Cursor reads them: the host's system prompt, then what the model
+/// must know about its tools and about images it cannot see.
+fn rules(
+    request: &TurnRequest,
+    snapshot: &OfferedTools,
+    decisions: &ToolDecisions,
+) -> Vec<Instruction> {
+    let rule = |name: &str, content: String| Instruction {
         name: name.into(),
-        content: content.into(),
+        content,
     };
     let mut rules = Vec::new();
     if !request.transcript.system.trim().is_empty() {
-        rules.push(rule("host/system-prompt", &request.transcript.system));
+        rules.push(rule(
+            "host/system-prompt",
+            request.transcript.system.clone(),
+        ));
     }
-    if image::has_unsent(&request.transcript.messages) {
-        rules.push(rule("host/pictures", image::NOTE));
-    }
+    let (missing, switched_off) = decisions.missing_and_switched_off();
+    let tools = SessionTools {
+        offered: snapshot.tools.first().map(|tool| tool.offered.as_str()),
+        available: decisions.available(),
+        missing,
+        switched_off,
+        omits_images: image::has_unsent(&request.transcript.messages),
+    };
+    rules.push(rule("host/tools", contract(&tools)));
     rules
 }

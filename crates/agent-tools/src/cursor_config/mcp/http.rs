@@ -248,7 +248,7 @@ fn is_too_long(error: &(dyn Error + Send + Sync + 'static)) -> bool {
     matches!(error.downcast_ref(), Some(StreamError::TooLong))
 }
 
-/// ConnectError the bytes of an event stream end.
+/// Why the bytes of an event stream end.
 #[derive(Debug, thiserror::Error)]
 enum StreamError {
     /// An event is longer than the limit.
