@@ -57,7 +57,7 @@ enum HeaderState {
     #[default]
     None,
     Some,
-    /// HeaderState were read, and the error was reported.
+    /// The headers were read, and the error was reported.
     Reported,
 }
 

@@ -1,4 +1,4 @@
-//! ReplyQueue of the connection itself, such as refusals. They are queued for a host that does not
+//! Replies of the connection itself, such as refusals. They are queued for a host that does not
 //! read, so that its `exit` and its end are still seen after thousands of them.
 
 use tokio::sync::mpsc;

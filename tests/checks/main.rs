@@ -7,6 +7,7 @@
     unreachable_pub
 )]
 
+mod comments;
 mod journal;
 mod messages;
 mod simulator;

@@ -81,7 +81,8 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            if path.file_name().unwrap() != "generated" {
+            let name = path.file_name().unwrap();
+            if name != "generated" && name != "node_modules" {
                 rust_files(&path, files);
             }
         } else if path.extension().is_some_and(|extension| extension == "rs") {
@@ -90,13 +91,19 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
+/// Returns every hand-written Rust file below folders of the repository.
+pub fn source_files(folders: &[&str]) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for folder in folders {
+        rust_files(&root().join(folder), &mut files);
+    }
+    assert!(files.len() > 100, "only {} files found", files.len());
+    files
+}
+
 #[test]
 fn no_file_has_more_than_600_lines() {
-    let mut files = Vec::new();
-    rust_files(&root().join("src"), &mut files);
-    rust_files(&root().join("crates"), &mut files);
-    rust_files(&root().join("xtask"), &mut files);
-    assert!(files.len() > 100, "only {} files found", files.len());
+    let files = source_files(&["src", "crates", "xtask"]);
     let long: Vec<String> = files
         .iter()
         .map(|file| (std::fs::read_to_string(file).unwrap().lines().count(), file))

@@ -16,14 +16,14 @@ pub enum ScenarioSource {
     Path(PathBuf),
     /// TOML in memory.
     Toml {
-        /// MessageJson in place of a file name.
+        /// Text in place of a file name.
         label: String,
         /// The scenario.
         text: String,
     },
     /// JSON in memory.
     Json {
-        /// MessageJson in place of a file name.
+        /// Text in place of a file name.
         label: String,
         /// The scenario.
         text: String,
