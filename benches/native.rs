@@ -166,9 +166,10 @@ fn on_the_wire(runtime: &tokio::runtime::Runtime, root: &Path, some: &[String]) 
 fn ripgrep() -> PathBuf {
     let bundled = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/official/node_modules/@cursor/sdk-linux-x64/bin/rg");
-    match bundled.exists() {
-        true => bundled,
-        false => "rg".into(),
+    if bundled.exists() {
+        bundled
+    } else {
+        "rg".into()
     }
 }
 

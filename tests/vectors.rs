@@ -297,9 +297,10 @@ fn wire_message_case(case: &Json) -> Result<(), String> {
     };
     same("kind", &got.to_lowercase(), &kind.to_lowercase())?;
     // Only a completely declared message can be encoded again.
-    match unknown.counts().is_empty() {
-        true => same("bytes", &encoded, &wire),
-        false => Ok(()),
+    if unknown.counts().is_empty() {
+        same("bytes", &encoded, &wire)
+    } else {
+        Ok(())
     }
 }
 

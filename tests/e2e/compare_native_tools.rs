@@ -72,9 +72,10 @@ fn prepare(sdk: &OfficialClient, name: &str) {
         if path.file_name().is_some_and(|name| name == ".git") {
             continue;
         }
-        match path.symlink_metadata().unwrap().is_dir() {
-            true => std::fs::remove_dir_all(path).unwrap(),
-            false => std::fs::remove_file(path).unwrap(),
+        if path.symlink_metadata().unwrap().is_dir() {
+            std::fs::remove_dir_all(path).unwrap()
+        } else {
+            std::fs::remove_file(path).unwrap()
         }
     }
     for script in ["make-workspace".to_owned(), format!("make-{name}")] {

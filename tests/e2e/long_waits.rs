@@ -18,9 +18,10 @@ fn contents(folder: &std::path::Path) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => all.extend(contents(&path)),
-            false => all.push(std::fs::read(&path).unwrap()),
+        if path.is_dir() {
+            all.extend(contents(&path))
+        } else {
+            all.push(std::fs::read(&path).unwrap())
         }
     }
     all.sort();

@@ -91,9 +91,10 @@ async fn a_self_signed_certificate_that_is_named_is_trusted() {
             options.trust.extra = Some(file.clone());
         });
         let told = ours.prompt("@hello there").await;
-        match trusted {
-            true => told.finished("Hello, world!"),
-            false => assert!(told.failure().contains("TLS with localhost")),
+        if trusted {
+            told.finished("Hello, world!")
+        } else {
+            assert!(told.failure().contains("TLS with localhost"))
         }
     }
 }

@@ -172,9 +172,10 @@ fn what_the_state_on_disk_knows_is_simply_done() {
         assert_eq!(taken.stop, "toolUse", "{taken:?}");
         talk.result(&taken.calls[0], json!([{"type": "text", "text": "seen"}]));
         let later = talk.moved_to(&again, &env(&state));
-        match killed {
-            true => talk.host.kill(),
-            false => drop(talk.host.exits()),
+        if killed {
+            talk.host.kill();
+        } else {
+            talk.host.exits();
         }
         let mut desk = Desk {
             talk: later,

@@ -230,9 +230,10 @@ fn play(
                     if size.voice == Voice::Loud && turns.is_multiple_of(500) {
                         eprintln!("{turns} turns");
                     }
-                    match session.has_told(size.chapters) {
-                        true => told.lock().unwrap().push(session),
-                        false => waiting.lock().unwrap().push_back(session),
+                    if session.has_told(size.chapters) {
+                        told.lock().unwrap().push(session)
+                    } else {
+                        waiting.lock().unwrap().push_back(session)
                     }
                 }
             });

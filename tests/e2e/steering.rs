@@ -34,11 +34,11 @@ fn inject(talk: &mut RpcSession, turn: &str, text: &str, heard: &mut TurnOutcome
             heard.receive(&message);
             continue;
         }
-        match message["result"]["taken"] == true {
-            true => return,
-            // The turn is not running yet, so retry.
-            false => talk.host.send(&ask),
+        if message["result"]["taken"] == true {
+            return;
         }
+        // The turn is not running yet, so retry.
+        talk.host.send(&ask);
     }
 }
 

@@ -131,9 +131,10 @@ impl Pi {
         let mut results = Vec::new();
         for call in calls {
             let id = call["id"].as_str().unwrap();
-            let result = match id.starts_with("cursor-replay-") {
-                true => self.recorded(&call["id"])["result"].clone(),
-                false => json!({"content": [{"type": "text", "text": "sunny"}], "isError": false}),
+            let result = if id.starts_with("cursor-replay-") {
+                self.recorded(&call["id"])["result"].clone()
+            } else {
+                json!({"content": [{"type": "text", "text": "sunny"}], "isError": false})
             };
             let at = self.messages.len();
             self.messages.push(

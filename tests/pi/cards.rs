@@ -87,9 +87,10 @@ fn snapshot(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let changed = path.metadata().unwrap().modified().unwrap();
-        match path.is_dir() {
-            true => files.extend(snapshot(&path)),
-            false => drop(files.insert(path.clone(), (std::fs::read(&path).unwrap(), changed))),
+        if path.is_dir() {
+            files.extend(snapshot(&path))
+        } else {
+            drop(files.insert(path.clone(), (std::fs::read(&path).unwrap(), changed)))
         }
     }
     files

@@ -428,9 +428,10 @@ fn cursors_highest_level_can_be_reached(version: PiVersion) {
         let ran = desk.pi(&["--model", "cursor/m", "--thinking", level, "-p", "hi"]);
         assert_eq!(ran.stdout, "Heard: hi\n", "{ran:?}");
     }
-    let wanted: &[&str] = match knows_max {
-        true => &["agent m reasoning=extra-high", "agent m reasoning=max"],
-        false => &["agent m reasoning=max"],
+    let wanted: &[&str] = if knows_max {
+        &["agent m reasoning=extra-high", "agent m reasoning=max"]
+    } else {
+        &["agent m reasoning=max"]
     };
     assert_eq!(sent(&desk.simulator.recorded()), wanted);
 }

@@ -282,9 +282,12 @@ pub fn written(desk: &PiEnv) -> Vec<Json> {
         let entries = std::fs::read_dir(folder).into_iter().flatten();
         let paths = entries.map(|entry| entry.unwrap().path());
         paths
-            .flat_map(|path| match path.is_dir() {
-                true => files(&path),
-                false => vec![path],
+            .flat_map(|path| {
+                if path.is_dir() {
+                    files(&path)
+                } else {
+                    vec![path]
+                }
             })
             .collect()
     }

@@ -77,8 +77,9 @@ pub fn says(text: &str) -> String {
 }
 
 pub fn text_of(event: &Json) -> &str {
-    match event["message"]["role"] == "assistant" {
-        true => text(&event["message"]),
-        false => "",
+    if event["message"]["role"] == "assistant" {
+        text(&event["message"])
+    } else {
+        ""
     }
 }

@@ -148,9 +148,10 @@ pub fn table(told: &[((Kind, Place), Told)]) -> String {
             .map(|told| told.orphaned)
             .max()
             .unwrap_or_default();
-        let _ = match slowest.is_zero() {
-            true => writeln!(table),
-            false => writeln!(table, "  {:>16} ms", slowest.as_millis()),
+        let _ = if slowest.is_zero() {
+            writeln!(table)
+        } else {
+            writeln!(table, "  {:>16} ms", slowest.as_millis())
         };
     }
     table

@@ -247,9 +247,10 @@ pub fn trial(kind: Kind, place: Option<Place>) -> Told {
         server.stop();
         recording
     };
-    let left = match host.leave() {
-        true => left_behind(folder.path()),
-        false => vec!["the sidecar".into()],
+    let left = if host.leave() {
+        left_behind(folder.path())
+    } else {
+        vec!["the sidecar".into()]
     };
     let log = std::fs::read_to_string(folder.path().join("debug.jsonl")).unwrap_or_default();
     if let Some(keep) = std::env::var_os("FAULT_LOG") {

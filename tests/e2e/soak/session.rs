@@ -249,9 +249,10 @@ impl Session {
                 if taken.error.contains("scenario ") {
                     self.wrong(&taken.error);
                 }
-                match is_retryable(&taken.error) && self.retries < MOST_RETRIES {
-                    true => self.retries += 1,
-                    false => self.fail(&taken),
+                if is_retryable(&taken.error) && self.retries < MOST_RETRIES {
+                    self.retries += 1
+                } else {
+                    self.fail(&taken)
                 }
                 return format!("error: {}", taken.error);
             }
