@@ -20,7 +20,7 @@ use std::time::Instant;
 use cursor_sim::{Http2, Options, ScenarioSource, Sim};
 use serde_json::{Value as Json, json};
 
-use host::Host;
+use host::BenchHost;
 
 const ROUNDS: usize = 20;
 const CONVERSATIONS: usize = 15;
@@ -38,7 +38,7 @@ fn main() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let passed = Arc::new(Passed::default());
     let (_sim, relay) = runtime.block_on(simulator(Arc::clone(&passed)));
-    let mut host = Host::start(relay);
+    let mut host = BenchHost::start(relay);
     let (mut to_host, mut to_wire, mut whole) = (Vec::new(), Vec::new(), Vec::new());
     for conversation in 0..CONVERSATIONS {
         let taken = converse(&mut host, conversation, &passed);
@@ -119,17 +119,17 @@ fn has_data(bytes: &[u8]) -> bool {
 }
 
 /// The times of one conversation, in milliseconds.
-struct Taken {
+struct ConversationTimes {
     to_host: Vec<f64>,
     to_wire: Vec<f64>,
     whole: f64,
 }
 
 /// Sends one user message and answers every tool call at once.
-fn converse(host: &mut Host, session: usize, passed: &Passed) -> Taken {
+fn converse(host: &mut BenchHost, session: usize, passed: &Passed) -> ConversationTimes {
     let ms = |from: Instant, to: Instant| (to - from).as_secs_f64() * 1e3;
     let mut messages = vec![json!({"role": "user", "content": "go", "timestamp": 1})];
-    let mut taken = Taken {
+    let mut taken = ConversationTimes {
         to_host: Vec::new(),
         to_wire: Vec::new(),
         whole: 0.0,

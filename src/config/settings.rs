@@ -16,7 +16,7 @@ pub struct Setting {
     /// What it does, as text for the user.
     pub meaning: &'static str,
     /// How it is parsed, if it is a number.
-    pub number: Option<Number>,
+    pub number: Option<BoundedNumber>,
     /// Where it can be set.
     pub scope: SettingScope,
 }
@@ -34,7 +34,7 @@ pub enum SettingScope {
 
 /// A number with bounds; a value outside them is set to the nearest bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Number {
+pub struct BoundedNumber {
     least: u64,
     most: u64,
     zero: ZeroMeaning,
@@ -52,7 +52,7 @@ pub(super) enum ZeroMeaning {
 /// The longest delay of Node's timers, because hosts run on Node.
 pub(super) const LONGEST_MS: u64 = 2_147_483_647;
 
-impl Number {
+impl BoundedNumber {
     /// Parses a text as a host would; `None` if it is not a valid number.
     pub fn read(&self, text: &str) -> Option<u64> {
         if self.zero == ZeroMeaning::Allowed && text.trim().parse() == Ok(0.0) {
@@ -69,7 +69,7 @@ impl Number {
 
 impl Setting {
     pub(super) const fn number(mut self, least: u64, most: u64, zero: ZeroMeaning) -> Self {
-        self.number = Some(Number { least, most, zero });
+        self.number = Some(BoundedNumber { least, most, zero });
         self
     }
 

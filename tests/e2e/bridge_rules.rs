@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use test_support::in_process;
 use test_support::in_process::{CancelAfter, InProcessSession, opened, played, simulating};
-use test_support::rpc_session::{RpcSession, ToolCall, tool};
+use test_support::rpc_session::{OfferedCall, RpcSession, tool};
 use test_support::scenario::{END, Steps, calls, playing, text};
 use test_support::simulator::{Recording, Transport};
 
@@ -180,7 +180,7 @@ fn a_result_without_a_pending_call_is_ignored() {
     talk.tools = vec![tool("look")];
     let taken = talk.prompt("go");
     let open = &taken.calls[0];
-    let stray = |id: String| ToolCall { id, ..open.clone() };
+    let stray = |id: String| OfferedCall { id, ..open.clone() };
     let (run, _) = open.id.rsplit_once('-').unwrap();
     talk.result(&stray(format!("{run}-2")), json!("of a call to come"));
     talk.result(open, json!("42"));

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use test_support::debug_log::logged;
 use test_support::in_process::{END, opened};
-use test_support::rpc_session::{RpcSession, ToolCall, tool};
+use test_support::rpc_session::{OfferedCall, RpcSession, tool};
 use test_support::scenario::{Steps, script};
 use test_support::wait::until;
 
@@ -27,7 +27,7 @@ fn a_session_closed_in_a_pause_is_opened_again() {
     let state = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
     let mut talk = RpcSession::new(&simulator, "s", &state);
     talk.tools = vec![tool("look")];
-    let call: ToolCall = talk.prompt("go").calls[0].clone();
+    let call: OfferedCall = talk.prompt("go").calls[0].clone();
     talk.result(&call, json!("42"));
     let taken = closed_and_opened(&mut talk);
     assert_eq!(

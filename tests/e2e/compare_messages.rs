@@ -16,14 +16,18 @@ use test_support::{binary, recordings, root};
 
 /// An intended difference: messages of a kind, the fields below a path, and where
 /// `docs/protocol.md` explains it.
-struct Difference {
+struct IntendedDifference {
     kind: &'static str,
     below: &'static str,
     heading: &'static str,
 }
 
-const fn differs(kind: &'static str, below: &'static str, heading: &'static str) -> Difference {
-    Difference {
+const fn differs(
+    kind: &'static str,
+    below: &'static str,
+    heading: &'static str,
+) -> IntendedDifference {
+    IntendedDifference {
         kind,
         below,
         heading,
@@ -33,7 +37,7 @@ const fn differs(kind: &'static str, below: &'static str, heading: &'static str)
 const CONTEXT: &str = "The request context says what is true of us";
 const REASONS: &str = "Refusals give our own reasons";
 
-const DIFFERENCES: &[Difference] = &[
+const DIFFERENCES: &[IntendedDifference] = &[
     differs("execClientMessage.requestContextResult", "", CONTEXT),
     differs(
         "execClientControlMessage.throw",

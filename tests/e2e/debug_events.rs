@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use test_support::debug_log::{fields, logged, state};
 use test_support::in_process::{CancelAfter, END, InProcessSession, opened, simulating};
-use test_support::rpc_session::{RpcSession, ToolCall, tool};
+use test_support::rpc_session::{OfferedCall, RpcSession, tool};
 use test_support::scenario::{Steps, script};
 use test_support::wait::until;
 
@@ -37,7 +37,7 @@ fn a_run_that_waited_too_long_is_logged() {
         &simulator,
         &[place, log, ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "1000")],
     );
-    let call: ToolCall = talk.prompt("go").calls[0].clone();
+    let call: OfferedCall = talk.prompt("go").calls[0].clone();
     let event = "bridge.active_ttl_expired";
     let told = until(|| logged(folder.path(), event).pop());
     assert_eq!(fields(&told), json!({"bridgeKeyPrefix": PREFIX}));
@@ -65,7 +65,7 @@ fn a_run_lost_in_a_pause_and_its_recovery_are_logged() {
         .build();
     let simulator = script(&[&first, &second]);
     let mut talk = talk(&simulator, &state(&folder));
-    let call: ToolCall = talk.prompt("go").calls[0].clone();
+    let call: OfferedCall = talk.prompt("go").calls[0].clone();
     std::fs::write(&parked, "").unwrap();
     let event = "bridge.died_mid_pause_checkpoint_saved";
     let died = until(|| logged(folder.path(), event).pop());

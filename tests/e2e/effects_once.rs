@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::confinement::unprivileged;
 use crate::steering::INJECTED;
 use test_support::in_process::said;
-use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome, tool};
+use test_support::rpc_session::{OfferedCall, RpcSession, TurnOutcome, tool};
 use test_support::scenario::{END, calls, script, text};
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{Simulator, Transport};
@@ -92,12 +92,12 @@ fn endless_again(name: &str) -> String {
     format!("{start}, {throws}")
 }
 
-struct Place {
+struct TestFolders {
     state: TempDir,
     workspace: TempDir,
 }
 
-impl Place {
+impl TestFolders {
     fn new() -> Self {
         Self {
             state: tempfile::tempdir().unwrap(),
@@ -136,7 +136,7 @@ impl Place {
 }
 
 #[track_caller]
-fn called(taken: &TurnOutcome) -> ToolCall {
+fn called(taken: &TurnOutcome) -> OfferedCall {
     assert_eq!(
         (taken.stop.as_str(), taken.calls.len()),
         ("toolUse", 1),
@@ -189,7 +189,7 @@ fn a_command_in_a_checkpoint_that_is_given_up_is_not_executed_again() {
                 endless_again("b"),
             );
             let simulator = in_any_conversation(&[&first, &second, &third]);
-            let place = Place::new();
+            let place = TestFolders::new();
             let mut talk = place.talk(&simulator);
             assert_eq!(talk.prompt("go").stop, "error");
             for stop in ["error", "stop"] {
@@ -219,7 +219,7 @@ fn a_command_in_a_stored_checkpoint_that_is_refused_is_not_executed_again() {
         command("a", NOT_EXECUTED),
     );
     let simulator = in_any_conversation(&[&first, &second, &third]);
-    let place = Place::new();
+    let place = TestFolders::new();
     let mut talk = place.talk(&simulator);
     let call = called(&talk.prompt("go"));
     let mut later = place.killed(talk, &simulator);
@@ -245,7 +245,7 @@ fn a_call_in_two_checkpoints_is_answered_from_the_record_under_its_own_id() {
         runs("b"),
     );
     let simulator = attempts(&[&first, &second]);
-    let place = Place::new();
+    let place = TestFolders::new();
     let mut talk = place.talk(&simulator);
     finished(&talk.prompt("go"), "One. Two.");
     assert_eq!(place.log(), "a b ");
@@ -277,7 +277,7 @@ fn effects_are_known_to_the_run_of_a_rejected_message() {
                 ),
             );
             let simulator = attempts(&[&first, &second]);
-            let place = Place::new();
+            let place = TestFolders::new();
             let mut talk = place.talk(&simulator);
             let call = called(&talk.prompt("go"));
             talk.result(&call, json!("it says 42"));
@@ -311,7 +311,7 @@ fn effects_are_known_after_results_a_message_and_a_stop() {
         ),
     );
     let simulator = attempts(&[&first, &second]);
-    let place = Place::new();
+    let place = TestFolders::new();
     let mut talk = place.talk(&simulator);
     let call = called(&talk.prompt("go"));
     talk.result(&call, json!("it says 42"));
@@ -338,7 +338,7 @@ fn effects_are_known_after_results_a_message_and_a_stop() {
 /// The run puts the message off while the host executes the next call; the result is kept.
 #[test]
 fn a_result_that_returns_after_a_message_was_put_off_is_kept() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let parked = place.state.path().join("parked");
     let pending = r#"{ checkpoint = { pendingToolCalls = ["call-slow"] } }, { end = true }"#;
     let first = format!(
@@ -392,7 +392,7 @@ fn effects_are_remembered_when_the_session_is_invalidated_in_a_pause() {
     );
     let third = format!(r#"{CONTEXT}, {}, {{ text = "Again." }}, {END}"#, runs("a"));
     let simulator = in_any_conversation(&[&first, &second, &third]);
-    let place = Place::new();
+    let place = TestFolders::new();
     let mut talk = place.talk(&simulator);
     let call = called(&talk.prompt("go"));
     let answer = talk
@@ -421,7 +421,7 @@ fn effects_are_remembered_when_the_session_is_closed_in_a_pause() {
         command("a", NOT_EXECUTED),
     );
     let simulator = in_any_conversation(&[&first, &second]);
-    let place = Place::new();
+    let place = TestFolders::new();
     let mut talk = place.talk(&simulator);
     let call = called(&talk.prompt("go"));
     let answer = talk.host.call("session/close", json!({"sessionId": "s"}));
@@ -436,7 +436,7 @@ fn effects_are_remembered_when_the_session_is_closed_in_a_pause() {
 fn a_displayed_card_keeps_its_result_when_the_session_is_invalidated() {
     let card = r#"{ update = { toolCallCompleted = { callId = "r", toolCall = { readToolCall = { args = { path = "r" }, result = { success = { content = "recorded" } } } } } } }"#;
     let simulator = attempts(&[&format!("{card}, {READ}, {{ stall = true }}")]);
-    let place = Place::new();
+    let place = TestFolders::new();
     let mut talk = place.talk(&simulator);
     talk.cards = vec!["read"];
     let call = called(&talk.prompt("go"));
@@ -474,7 +474,7 @@ fn with_an_unreadable_log_every_command_may_have_run() {
         );
         let third = format!(r#"{CONTEXT}, {}, {{ text = "Again." }}, {END}"#, runs("b"));
         let simulator = in_any_conversation(&[&first, &second, &third]);
-        let place = Place::new();
+        let place = TestFolders::new();
         let mut talk = place.talk(&simulator);
         talk.user("go");
         talk.begin();
@@ -570,7 +570,7 @@ fn results_are_sent_with_the_text_when_a_silent_stream_is_restarted() {
     );
     let second = format!(r#"{CONTEXT}, {{ text = "42." }}, {END}"#);
     let simulator = attempts(&[&first, &second]);
-    let place = Place::new();
+    let place = TestFolders::new();
     let mut talk = place.talk(&simulator);
     let env = [
         &[

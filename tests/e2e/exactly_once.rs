@@ -269,7 +269,7 @@ fn a_call_that_cannot_be_repeated_is_not_retried_by_the_host() {
 
 /// A sidecar with a foreground command, a background command and an MCP server, all of which ignore
 /// `SIGTERM`, and the ids of their processes.
-struct Busy {
+struct StubbornSidecar {
     talk: RpcSession,
     processes: Vec<i32>,
     /// A process that left its group, session and environment.
@@ -279,7 +279,7 @@ struct Busy {
     _folder: tempfile::TempDir,
 }
 
-fn busy(between: impl FnOnce(i32)) -> Busy {
+fn busy(between: impl FnOnce(i32)) -> StubbornSidecar {
     let folder = tempfile::tempdir().unwrap();
     let script = |name: &str| {
         format!(
@@ -356,7 +356,7 @@ fn busy(between: impl FnOnce(i32)) -> Busy {
         assert!(processes.contains(&process), "{started:?} of {processes:?}");
     }
     assert!(std::fs::read_dir(&scratch).unwrap().next().is_some());
-    Busy {
+    StubbornSidecar {
         talk,
         processes,
         away,

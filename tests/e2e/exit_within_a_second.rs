@@ -30,7 +30,7 @@ exec sleep 600
 
 /// A sidecar with a foreground command, a background command and an MCP server, each of which
 /// counts.
-struct Busy {
+struct CountingSidecar {
     talk: RpcSession,
     folder: tempfile::TempDir,
     processes: Vec<i32>,
@@ -39,7 +39,7 @@ struct Busy {
     _simulator: Simulator,
 }
 
-impl Drop for Busy {
+impl Drop for CountingSidecar {
     fn drop(&mut self) {
         let _ = self.other.kill();
         let _ = self.other.wait();
@@ -53,7 +53,7 @@ fn process(folder: &Path, name: &str) -> i32 {
     })
 }
 
-impl Busy {
+impl CountingSidecar {
     fn new(host_process: Option<u32>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let here = folder.path().to_str().unwrap();
@@ -123,7 +123,7 @@ impl Busy {
 
 #[test]
 fn a_killed_sidecar_leaves_nothing_for_a_second() {
-    let mut busy = Busy::new(None);
+    let mut busy = CountingSidecar::new(None);
     busy.talk.host.kill();
     busy.begins_to_count();
     busy.all_end_in_time();
@@ -131,7 +131,7 @@ fn a_killed_sidecar_leaves_nothing_for_a_second() {
 
 #[test]
 fn a_sidecar_whose_input_ends_leaves_nothing_for_a_second() {
-    let mut busy = Busy::new(None);
+    let mut busy = CountingSidecar::new(None);
     drop(busy.talk.host.keep_open());
     busy.begins_to_count();
     busy.all_end_in_time();
@@ -139,7 +139,7 @@ fn a_sidecar_whose_input_ends_leaves_nothing_for_a_second() {
 
 #[test]
 fn a_sidecar_that_is_asked_to_exit_leaves_nothing_after_a_second() {
-    let mut busy = Busy::new(None);
+    let mut busy = CountingSidecar::new(None);
     let exit = json!({"jsonrpc": "2.0", "method": "exit"});
     busy.talk.host.send(&exit);
     busy.begins_to_count();
@@ -151,7 +151,7 @@ fn a_sidecar_that_is_asked_to_exit_leaves_nothing_after_a_second() {
 #[test]
 fn a_sidecar_without_its_host_leaves_nothing_for_a_second() {
     let mut host = Command::new("sleep").arg("1000").spawn().unwrap();
-    let busy = Busy::new(Some(host.id()));
+    let busy = CountingSidecar::new(Some(host.id()));
     host.kill().unwrap();
     host.wait().unwrap();
     busy.begins_to_count();

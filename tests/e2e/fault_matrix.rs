@@ -16,16 +16,16 @@ mod trial;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use place::Place;
+use place::FaultPosition;
 use server::Story;
-use sidecar::Http;
-use trial::{KINDS, Kind, Outcome, Places, Told, trial};
+use sidecar::SidecarHttp;
+use trial::{FaultScope, KINDS, Kind, RecoveryKind, TrialResult, trial};
 
 /// The number of concurrent trials.
 const AT_ONCE: usize = 8;
 
 /// Runs all trials of `plan`.
-fn all(plan: &[(Kind, Place)]) -> Vec<((Kind, Place), Told)> {
+fn all(plan: &[(Kind, FaultPosition)]) -> Vec<((Kind, FaultPosition), TrialResult)> {
     let (next, told) = (Mutex::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
@@ -47,7 +47,7 @@ fn all(plan: &[(Kind, Place)]) -> Vec<((Kind, Place), Told)> {
 }
 
 #[track_caller]
-fn nothing_wrong(seed: u64, told: &[((Kind, Place), Told)]) {
+fn nothing_wrong(seed: u64, told: &[((Kind, FaultPosition), TrialResult)]) {
     let wrongs: Vec<String> = told
         .iter()
         .filter(|(_, told)| !told.wrongs.is_empty())
@@ -89,8 +89,8 @@ fn nothing_is_lost_wherever_it_breaks() {
     let mut plan = Vec::new();
     let mut smooth = BTreeMap::new();
     for (index, kind) in KINDS.into_iter().enumerate() {
-        if kind.places == Places::Pauses {
-            plan.extend([0, 1].map(|round| (kind, Place::Pause(round))));
+        if kind.places == FaultScope::Pauses {
+            plan.extend([0, 1].map(|round| (kind, FaultPosition::Pause(round))));
             continue;
         }
         let told = smooth.entry((kind.story, kind.http)).or_insert_with(|| {
@@ -100,7 +100,7 @@ fn nothing_is_lost_wherever_it_breaks() {
         });
         // HTTP/1.1 may carry several messages in one chunk.
         let least = match (kind.story, kind.http) {
-            (Story::Prompt | Story::Busy, Http::Two) => 60,
+            (Story::Prompt | Story::Busy, SidecarHttp::Two) => 60,
             _ => 40,
         };
         assert!(told.frames >= least, "{} frames", told.frames);
@@ -113,8 +113,8 @@ fn nothing_is_lost_wherever_it_breaks() {
             }
             (None, _) => (scattered(seed, 2, told.frames).skip(1).collect(), 0),
         };
-        let frames = frames.into_iter().map(Place::Frame);
-        let places = frames.chain(scattered(seed, bytes, told.bytes).map(Place::Byte));
+        let frames = frames.into_iter().map(FaultPosition::Frame);
+        let places = frames.chain(scattered(seed, bytes, told.bytes).map(FaultPosition::Byte));
         plan.extend(places.map(|place| (kind, place)));
     }
     // Restrict the plan to one conversation, kind or place, for debugging.
@@ -151,7 +151,7 @@ fn nothing_is_lost_wherever_it_breaks() {
     nothing_wrong(seed, &told);
     let touched = told
         .iter()
-        .filter(|(_, told)| told.outcome != Outcome::Untouched);
+        .filter(|(_, told)| told.outcome != RecoveryKind::Untouched);
     assert!(
         touched.count() * 10 >= told.len() * 9,
         "most faults must happen"
@@ -159,20 +159,22 @@ fn nothing_is_lost_wherever_it_breaks() {
     // A sidecar killed in a pause loses nothing, with a checkpoint or without.
     for ((kind, place), told) in &told {
         let wanted = match (kind.places, kind.story) {
-            (Places::Wire, _) => continue,
-            (Places::Pauses, Story::Prompt | Story::Busy) => Outcome::Recovered,
+            (FaultScope::Wire, _) => continue,
+            (FaultScope::Pauses, Story::Prompt | Story::Busy) => RecoveryKind::Recovered,
             // There is no checkpoint before the first call.
-            (Places::Pauses, Story::Bare | Story::Late | Story::BusyBare) => Outcome::Rebuilt,
+            (FaultScope::Pauses, Story::Bare | Story::Late | Story::BusyBare) => {
+                RecoveryKind::Rebuilt
+            }
         };
         assert_eq!(told.outcome, wanted, "{}@{place:?}", kind.word());
     }
 }
 
 /// Orders frames first, then bytes, then pauses.
-fn column(place: Place) -> (usize, usize) {
+fn column(place: FaultPosition) -> (usize, usize) {
     match place {
-        Place::Frame(frame) => (0, frame),
-        Place::Byte(byte) => (1, byte),
-        Place::Pause(round) => (2, round),
+        FaultPosition::Frame(frame) => (0, frame),
+        FaultPosition::Byte(byte) => (1, byte),
+        FaultPosition::Pause(round) => (2, round),
     }
 }

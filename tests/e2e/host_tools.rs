@@ -2,12 +2,12 @@
 
 use serde_json::{Value as Json, json};
 
-use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome, tool};
+use test_support::rpc_session::{OfferedCall, RpcSession, TurnOutcome, tool};
 use test_support::scenario::{END, Steps, calls, inline, playing, script, text};
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{TRANSPORTS, Transport};
 
-fn one_call(talk: &mut RpcSession) -> ToolCall {
+fn one_call(talk: &mut RpcSession) -> OfferedCall {
     let taken = talk.prompt("go");
     assert_eq!(taken.stop, "toolUse", "{taken:?}");
     assert_eq!(taken.calls.len(), 1, "{taken:?}");
@@ -72,7 +72,7 @@ fn parallel_calls_are_offered_together_and_answered_in_any_order() {
     let mut talk = RpcSession::new(&simulator, "s", &[]);
     talk.tools = vec![tool("a"), tool("b"), tool("c")];
     let mut taken = talk.prompt("go");
-    let mut offered: Vec<ToolCall> = Vec::new();
+    let mut offered: Vec<OfferedCall> = Vec::new();
     // Calls that did not arrive in time are offered in the next turn; none is lost.
     while taken.stop == "toolUse" {
         offered.extend(taken.calls.clone());

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value as Json, json};
 
-use self::server::{Server, blob, checkpoint, field, packed, text, thinking, turn_ended};
+use self::server::{HostileServer, blob, checkpoint, field, packed, text, thinking, turn_ended};
 
 use test_support::binary;
 use test_support::gateway::GatewayProcess;
@@ -21,7 +21,7 @@ const MOST_MIB: u64 = 200;
 const TOO_MUCH_TEXT: &str = "Cursor sent more than 16 MiB of text and thinking in one run";
 
 /// Environment variables for the sidecar: runs go to the server, everything else to the simulator.
-fn env<'a>(simulator: &'a Simulator, server: &'a Server) -> [(&'static str, &'a str); 4] {
+fn env<'a>(simulator: &'a Simulator, server: &'a HostileServer) -> [(&'static str, &'a str); 4] {
     [
         ("CURSOR_BACKEND_URL", simulator.url.as_str()),
         ("CURSOR_API_KEY", "crsr_test"),
@@ -49,7 +49,7 @@ fn assert_small(case: &str, peak_kib: Option<u64>) {
 
 /// Runs one turn, asserts that the sidecar used little memory, and returns the result.
 #[track_caller]
-fn turn(case: &str, server: &Server, change: impl FnOnce(&mut Json)) -> TurnOutcome {
+fn turn(case: &str, server: &HostileServer, change: impl FnOnce(&mut Json)) -> TurnOutcome {
     let simulator = simulator();
     let mut talk = RpcSession::new(&simulator, "s1", &env(&simulator, server));
     talk.user("go");
@@ -62,7 +62,7 @@ fn turn(case: &str, server: &Server, change: impl FnOnce(&mut Json)) -> TurnOutc
 }
 
 #[track_caller]
-fn assert_refused(case: &str, server: &Server, why: &str) {
+fn assert_refused(case: &str, server: &HostileServer, why: &str) {
     let taken = turn(case, server, |_| {});
     assert_eq!(taken.stop, "error", "{}", taken.error);
     assert!(taken.error.contains(why), "{}", taken.error);
@@ -80,7 +80,7 @@ fn around_text(bytes: usize) -> Vec<u8> {
 fn packed_texts_of_sixty_mebibytes_are_refused() {
     let envelope = packed(&around_text(60 * MIB), &vec![b'x'; MIB], 60);
     assert!(envelope.len() < MIB);
-    let server = Server::start(move || Box::new(std::iter::repeat_n(envelope.clone(), 200)));
+    let server = HostileServer::start(move || Box::new(std::iter::repeat_n(envelope.clone(), 200)));
     assert_refused(
         "12 MB of gzip, 60 MiB of text each",
         &server,
@@ -92,21 +92,21 @@ fn packed_texts_of_sixty_mebibytes_are_refused() {
 #[test]
 fn packed_texts_within_the_limit_of_messages_end_the_turn() {
     let envelope = packed(&around_text(15 * MIB), &vec![b'x'; MIB], 15);
-    let server = Server::start(move || Box::new(std::iter::repeat_n(envelope.clone(), 800)));
+    let server = HostileServer::start(move || Box::new(std::iter::repeat_n(envelope.clone(), 800)));
     assert_refused("12 MB of gzip, 15 MiB of text each", &server, TOO_MUCH_TEXT);
 }
 
 #[test]
 fn a_frame_of_sixty_mebibytes_is_refused() {
     let envelope = text("x".repeat(60 * MIB));
-    let server = Server::start(move || Box::new(std::iter::repeat_n(envelope.clone(), 2)));
+    let server = HostileServer::start(move || Box::new(std::iter::repeat_n(envelope.clone(), 2)));
     assert_refused("60 MiB of text", &server, "no more than 16777216 are taken");
 }
 
 #[test]
 fn a_packed_frame_over_the_limit_of_frames_is_refused() {
     let envelope = packed(&around_text(80 * MIB), &vec![b'x'; MIB], 80);
-    let server = Server::start(move || Box::new(std::iter::once(envelope.clone())));
+    let server = HostileServer::start(move || Box::new(std::iter::once(envelope.clone())));
     assert_refused(
         "80 MiB in one gzip envelope",
         &server,
@@ -121,7 +121,7 @@ const UNKNOWN: [u8; 4] = [0xf8, 0x07, 1, 0];
 fn unknown_fields_take_no_memory_and_do_not_end_the_turn() {
     let block = UNKNOWN[..3].repeat(MIB / 4);
     let envelope = packed(&[], &block, 20);
-    let server = Server::start(move || {
+    let server = HostileServer::start(move || {
         let drift = std::iter::repeat_n(envelope.clone(), 3);
         Box::new(drift.chain([text("ok"), turn_ended()]))
     });
@@ -134,7 +134,7 @@ fn sixty_four_mebibytes_of_unknown_fields_are_refused() {
     let block = UNKNOWN[..3].repeat(MIB / 4);
     let envelope = packed(&[], &block, 85);
     assert!(envelope.len() < MIB);
-    let server = Server::start(move || {
+    let server = HostileServer::start(move || {
         let drift = std::iter::once(envelope.clone());
         Box::new(drift.chain([text("ok"), turn_ended()]))
     });
@@ -148,7 +148,7 @@ fn sixty_four_mebibytes_of_unknown_fields_are_refused() {
 #[test]
 fn endless_text_ends_the_turn() {
     let piece = text("All work and no play. ".repeat(1000));
-    let server = Server::start(move || Box::new(std::iter::repeat(piece.clone())));
+    let server = HostileServer::start(move || Box::new(std::iter::repeat(piece.clone())));
     assert_refused("endless text", &server, TOO_MUCH_TEXT);
     assert!(server.sent() < 64 * MIB, "nobody reads the rest");
 }
@@ -156,7 +156,7 @@ fn endless_text_ends_the_turn() {
 #[test]
 fn endless_thinking_ends_the_turn() {
     let piece = thinking("Perhaps, or perhaps not. ".repeat(1000));
-    let server = Server::start(move || Box::new(std::iter::repeat(piece.clone())));
+    let server = HostileServer::start(move || Box::new(std::iter::repeat(piece.clone())));
     assert_refused("endless thinking", &server, TOO_MUCH_TEXT);
     assert!(server.sent() < 64 * MIB, "nobody reads the rest");
 }
@@ -164,7 +164,7 @@ fn endless_thinking_ends_the_turn() {
 #[test]
 fn endless_text_ends_an_ask() {
     let piece = text("All work and no play. ".repeat(1000));
-    let server = Server::start(move || Box::new(std::iter::repeat(piece.clone())));
+    let server = HostileServer::start(move || Box::new(std::iter::repeat(piece.clone())));
     let (simulator, home) = (simulator(), tempfile::tempdir().unwrap());
     let errors = home.path().join("errors");
     let mut child = Command::new(binary())
@@ -198,7 +198,7 @@ fn endless_text_ends_an_ask() {
 #[tokio::test]
 async fn endless_text_is_an_error_of_the_gateway() {
     let piece = text("All work and no play. ".repeat(1000));
-    let server = Server::start(move || Box::new(std::iter::repeat(piece.clone())));
+    let server = HostileServer::start(move || Box::new(std::iter::repeat(piece.clone())));
     let simulator = simulator();
     let gateway = GatewayProcess::launch(&env(&simulator, &server));
     let mut chat = gateway.chat();
@@ -216,7 +216,7 @@ async fn endless_text_is_an_error_of_the_gateway() {
 fn large_checkpoints_are_accepted_within_the_bound() {
     let state = [field(1000, 20 * MIB), vec![b'c'; 20 * MIB]].concat();
     let envelope = checkpoint(state);
-    let server = Server::start(move || {
+    let server = HostileServer::start(move || {
         let checkpoints = std::iter::repeat_n(envelope.clone(), 3);
         Box::new(checkpoints.chain([text("ok"), turn_ended()]))
     });
@@ -226,7 +226,7 @@ fn large_checkpoints_are_accepted_within_the_bound() {
 
 #[test]
 fn endless_blobs_end_the_turn() {
-    let server = Server::start(|| Box::new((0..).map(|id| blob(id, MIB))));
+    let server = HostileServer::start(|| Box::new((0..).map(|id| blob(id, MIB))));
     let taken = turn("endless blobs in memory", &server, |params| {
         params["keep"] = json!("memory")
     });
@@ -238,7 +238,7 @@ fn endless_blobs_end_the_turn() {
 /// Blobs of a stored conversation go to disk, up to a limit of its own.
 #[test]
 fn endless_blobs_on_disk_end_the_turn() {
-    let server = Server::start(|| Box::new((0..).map(|id| blob(id, 16 * MIB))));
+    let server = HostileServer::start(|| Box::new((0..).map(|id| blob(id, 16 * MIB))));
     let taken = turn("endless blobs on disk", &server, |_| {});
     assert_eq!(taken.stop, "error");
     let why = "Cursor stored more than 256 MiB of blobs in this conversation";
@@ -249,7 +249,7 @@ fn endless_blobs_on_disk_end_the_turn() {
 fn a_host_that_reads_late_gets_everything_in_order_and_costs_little() {
     const PIECES: usize = 15 * MIB / 4096;
     let piece = |number: usize| format!("{number:<4096}");
-    let server = Server::start(move || {
+    let server = HostileServer::start(move || {
         let pieces = (0..PIECES).map(move |number| text(piece(number)));
         Box::new(pieces.chain([turn_ended()]))
     });

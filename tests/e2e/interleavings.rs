@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::run::Backend;
 use agent::turn::Stop;
-use cursor_sim::{FrameEntry, Recording, Side, VerdictOutcome};
+use cursor_sim::{FrameEntry, RecordingHandle, Side, VerdictOutcome};
 use proptest::prelude::*;
 
 use crate::soak::unheard;
@@ -256,7 +256,8 @@ async fn live(
             }
             Stop::ToolUse => assert!(!calls.is_empty(), "a tool turn without a call"),
         }
-        let result = |call: &test_support::rpc_session::ToolCall| format!("{name} did {}", call.id);
+        let result =
+            |call: &test_support::rpc_session::OfferedCall| format!("{name} did {}", call.id);
         match next.unwrap_or(Move::Answer) {
             Move::AnswerBackwards => {
                 for call in calls.iter().rev() {
@@ -305,7 +306,7 @@ fn by_exec(frames: &[FrameEntry], kind: &str, id: &str) -> BTreeMap<(u64, u64), 
     found
 }
 
-fn judge(recording: &Recording) {
+fn judge(recording: &RecordingHandle) {
     let frames = recording.frames();
     let verdicts = recording.verdicts();
     for verdict in &verdicts {

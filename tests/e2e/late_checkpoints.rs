@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome, tool};
+use test_support::rpc_session::{OfferedCall, RpcSession, TurnOutcome, tool};
 use test_support::run_client::RunClient;
 use test_support::scenario::{END, Steps, script, text, value};
 use test_support::simulator::{Simulator, Transport};
@@ -39,7 +39,7 @@ fn guest(simulator: &Simulator, env: &[(&str, &str)]) -> RpcSession {
 }
 
 #[track_caller]
-fn called(taken: &TurnOutcome) -> ToolCall {
+fn called(taken: &TurnOutcome) -> OfferedCall {
     assert_eq!(
         (taken.stop.as_str(), taken.calls.len()),
         ("toolUse", 1),
@@ -48,7 +48,7 @@ fn called(taken: &TurnOutcome) -> ToolCall {
     taken.calls[0].clone()
 }
 
-fn result(talk: &mut RpcSession, call: &ToolCall, found: &str) {
+fn result(talk: &mut RpcSession, call: &OfferedCall, found: &str) {
     talk.result(call, json!([{"type": "text", "text": found}]));
 }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use agent::conversation::store::Store;
 use agent::turn::Stop;
-use cursor_sim::Recording;
+use cursor_sim::RecordingHandle;
 
 use test_support::in_process::{
     CancelAfter, END, InProcessSession, opened, played, sent, simulating,
 };
-use test_support::rpc_session::ToolCall;
+use test_support::rpc_session::OfferedCall;
 use test_support::scenario::Steps;
 
 /// Returns the contents of all files below a folder, sorted.
@@ -32,10 +32,10 @@ fn contents(folder: &std::path::Path) -> Vec<Vec<u8>> {
 /// its script.
 async fn goes_on(
     guest: &mut InProcessSession,
-    call: &ToolCall,
+    call: &OfferedCall,
     result: &str,
     words: &str,
-    recording: &Recording,
+    recording: &RecordingHandle,
 ) {
     tokio::time::resume();
     guest.result(call, result);

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use test_support::binary;
 use test_support::debug_log::logged;
 use test_support::in_process::{END, opened, said};
-use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome, tool};
+use test_support::rpc_session::{OfferedCall, RpcSession, TurnOutcome, tool};
 use test_support::scenario::{Steps, script};
 use test_support::simulator::{Simulator, Transport};
 
@@ -60,7 +60,7 @@ fn sessions(count: usize) -> Vec<(String, Vec<Json>)> {
 }
 
 /// Adds a call's result.
-fn answered(turn: &mut (String, Vec<Json>), call: &ToolCall) {
+fn answered(turn: &mut (String, Vec<Json>), call: &OfferedCall) {
     let asked =
         json!({"type": "toolCall", "id": call.id, "name": call.name, "arguments": call.arguments});
     turn.1.push(

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use agent::turn::Stop;
-use agent_tools::bridge::endpoint::Server;
+use agent_tools::bridge::endpoint::McpEndpoint;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::mcp_endpoint::{Desk, Place, beside, knock};
+use crate::mcp_endpoint::{McpAddress, OpenRun, beside, knock};
 use crate::mcp_endpoint_sessions::Plain;
 use test_support::in_process::{CancelAfter, END, InProcessSession, opened, simulating};
 use test_support::rpc_session::tool;
@@ -25,7 +25,7 @@ fn call(n: u32, q: &str) -> Json {
 
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
 
-impl Place {
+impl McpAddress {
     /// Returns the authority and the path.
     fn parts(&self) -> (&str, &str) {
         let rest = self.url.strip_prefix("http://").unwrap();
@@ -56,14 +56,14 @@ impl Place {
 
 /// Asserts that the next call the host receives is a valid one: none of the attempts before it came
 /// through.
-fn nothing_came_through(desk: &mut Desk) {
-    let plain = Plain::new(&desk.at);
+fn nothing_came_through(run: &mut OpenRun) {
+    let plain = Plain::new(&run.at);
     let outside = beside(async move {
         let id = plain.session().await.unwrap();
         let answer = plain.post(Some(&id), call(1, "last")).await;
         answer.text().await.unwrap()
     });
-    assert_eq!(desk.work(), 1);
+    assert_eq!(run.work(), 1);
     assert!(outside.join().unwrap().contains("saw last"));
 }
 
@@ -71,10 +71,10 @@ fn nothing_came_through(desk: &mut Desk) {
 /// port, path and token.
 #[test]
 fn a_name_that_was_pointed_here_opens_nothing() {
-    let mut desk = Desk::open();
-    let bearer = format!("Bearer {}", desk.at.token);
+    let mut run = OpenRun::open();
+    let bearer = format!("Bearer {}", run.at.token);
     let auth = ("Authorization", bearer.as_str());
-    let (ours, path) = desk.at.parts();
+    let (ours, path) = run.at.parts();
     let (ours, path) = (ours.to_owned(), path.to_owned());
     let port = ours.split_once(':').unwrap().1.to_owned();
     let names = [
@@ -89,22 +89,22 @@ fn a_name_that_was_pointed_here_opens_nothing() {
         let origin = format!("http://{host}");
         for body in [HELLO, LIST] {
             let rebound = [auth, ("Host", host.as_str()), ("Origin", origin.as_str())];
-            assert_eq!(desk.status(&rebound, body), 403, "{name}");
-            assert_eq!(desk.status(&rebound[..2], body), 403, "{name}");
+            assert_eq!(run.status(&rebound, body), 403, "{name}");
+            assert_eq!(run.status(&rebound[..2], body), 403, "{name}");
         }
     }
     let origin = format!("http://evil.com:{port}");
-    assert_eq!(desk.status(&[auth, ("Origin", &origin)], HELLO), 403);
+    assert_eq!(run.status(&[auth, ("Origin", &origin)], HELLO), 403);
     let two = [auth, ("Host", ours.as_str()), ("Host", "evil.com")];
-    assert_eq!(desk.status(&two, HELLO), 403);
+    assert_eq!(run.status(&two, HELLO), 403);
     let elsewhere = "127.0.0.1:1";
-    assert_eq!(desk.status(&[auth, ("Host", elsewhere)], HELLO), 403);
+    assert_eq!(run.status(&[auth, ("Host", elsewhere)], HELLO), 403);
     // The name in the request line takes precedence over the `Host` header.
     let line = format!("POST {path}");
     let absolute = format!("POST http://evil.com:{port}{path}");
-    let request = desk.at.head(&format!("Content-Length: {}", HELLO.len()));
+    let request = run.at.head(&format!("Content-Length: {}", HELLO.len()));
     let request = request.replacen(&line, &absolute, 1) + HELLO;
-    let at = desk.at.clone();
+    let at = run.at.clone();
     let heard = beside(async move { at.exchange(request.as_bytes()).await });
     let heard = heard.join().unwrap();
     assert!(heard.starts_with("HTTP/1.1 403 "), "{heard}");
@@ -112,21 +112,21 @@ fn a_name_that_was_pointed_here_opens_nothing() {
     let own = format!("http://localhost:{port}");
     let host = format!("localhost:{port}");
     let allowed = [auth, ("Host", host.as_str()), ("Origin", own.as_str())];
-    assert_eq!(desk.status(&allowed, HELLO), 200);
-    nothing_came_through(&mut desk);
-    desk.finish();
+    assert_eq!(run.status(&allowed, HELLO), 200);
+    nothing_came_through(&mut run);
+    run.finish();
 }
 
 /// Tool cards display what was executed. Neither their ids nor the tool that draws them can be
 /// called, nor the host's own tool names, which are also displayed on cards.
 #[test]
 fn what_cards_are_called_cannot_be_called() {
-    let mut desk = Desk::open();
-    desk.finish();
-    desk.talk.tools.extend(["cursor", "bash"].map(tool));
-    desk.talk.cards = vec!["read", "bash", "cursor"];
-    desk.again();
-    let plain = Plain::new(&desk.at);
+    let mut run = OpenRun::open();
+    run.finish();
+    run.talk.tools.extend(["cursor", "bash"].map(tool));
+    run.talk.cards = vec!["read", "bash", "cursor"];
+    run.again();
+    let plain = Plain::new(&run.at);
     let outside = beside(async move {
         let id = plain.session().await.unwrap();
         let list = serde_json::from_str(LIST).unwrap();
@@ -148,14 +148,14 @@ fn what_cards_are_called_cannot_be_called() {
         }
     });
     outside.join().unwrap();
-    nothing_came_through(&mut desk);
-    desk.finish();
+    nothing_came_through(&mut run);
+    run.finish();
 }
 
 #[test]
 fn a_token_is_good_for_its_run_and_no_longer() {
-    let mut desk = Desk::open();
-    let plain = Plain::new(&desk.at);
+    let mut run = OpenRun::open();
+    let plain = Plain::new(&run.at);
     let session = beside(async move {
         let id = plain.session().await.unwrap();
         let listed = plain
@@ -165,7 +165,7 @@ fn a_token_is_good_for_its_run_and_no_longer() {
         id
     });
     let session = session.join().unwrap();
-    let old = desk.at.clone();
+    let old = run.at.clone();
     let token = &old.token;
     for wrong in [
         "Bearer ".to_owned(),
@@ -176,10 +176,10 @@ fn a_token_is_good_for_its_run_and_no_longer() {
         format!("Basic {token}"),
         token.clone(),
     ] {
-        let status = desk.status(&[("Authorization", &wrong)], HELLO);
+        let status = run.status(&[("Authorization", &wrong)], HELLO);
         assert_eq!(status, 401, "{wrong:?}");
     }
-    desk.finish();
+    run.finish();
     // The same requests again, byte by byte, after the run.
     let replay = call(7, "replayed").to_string();
     let bearer = format!("Bearer {token}");
@@ -190,33 +190,29 @@ fn a_token_is_good_for_its_run_and_no_longer() {
         assert_eq!(knock(&old.url, &[auth], body), 410);
     }
     // And during the next run, which shares nothing with the last.
-    desk.again();
-    assert_ne!(desk.at.url, old.url);
-    assert_ne!(desk.at.token, old.token);
-    assert_eq!(desk.at.parts().0, old.parts().0, "the same server");
-    let fresh = format!("Bearer {}", desk.at.token);
+    run.again();
+    assert_ne!(run.at.url, old.url);
+    assert_ne!(run.at.token, old.token);
+    assert_eq!(run.at.parts().0, old.parts().0, "the same server");
+    let fresh = format!("Bearer {}", run.at.token);
     let fresh = ("Authorization", fresh.as_str());
-    assert_eq!(desk.status(&[auth, known], &replay), 401, "the old token");
-    assert_eq!(
-        desk.status(&[fresh, known], &replay),
-        404,
-        "the old session"
-    );
+    assert_eq!(run.status(&[auth, known], &replay), 401, "the old token");
+    assert_eq!(run.status(&[fresh, known], &replay), 404, "the old session");
     assert_eq!(
         knock(&old.url, &[fresh, known], &replay),
         410,
         "the old path"
     );
-    nothing_came_through(&mut desk);
-    desk.finish();
+    nothing_came_through(&mut run);
+    run.finish();
 }
 
 /// The endpoint listens on one loopback address only and rejects requests that are not valid MCP
 /// over HTTP.
 #[test]
 fn strangers_are_refused_before_any_work() {
-    let mut desk = Desk::open();
-    let (host, _) = desk.at.parts();
+    let mut run = OpenRun::open();
+    let (host, _) = run.at.parts();
     let port: u16 = host.split_once(':').unwrap().1.parse().unwrap();
     let listeners = |file: &str| {
         let table = std::fs::read_to_string(file).unwrap_or_default();
@@ -233,7 +229,7 @@ fn strangers_are_refused_before_any_work() {
         assert!(own[0].contains("0100007F:"), "127.0.0.1: {own:?}");
         assert_eq!(listeners("/proc/net/tcp6"), [] as [String; 0]);
     }
-    let at = desk.at.clone();
+    let at = run.at.clone();
     let heard = beside(async move {
         let length = format!("Content-Length: {}", HELLO.len());
         let hello = at.head(&length) + HELLO;
@@ -248,15 +244,15 @@ fn strangers_are_refused_before_any_work() {
     });
     let statuses = heard.join().unwrap().map(|heard| heard[9..12].to_owned());
     assert_eq!(statuses, ["406", "415", "405"]);
-    nothing_came_through(&mut desk);
-    desk.finish();
+    nothing_came_through(&mut run);
+    run.finish();
 }
 
 /// Invalid requests are answered with an error that has their id.
 #[test]
 fn what_is_no_call_is_refused_as_such() {
-    let mut desk = Desk::open();
-    let plain = Plain::new(&desk.at);
+    let mut run = OpenRun::open();
+    let plain = Plain::new(&run.at);
     let told = beside(async move {
         let id = plain.session().await.unwrap();
         let mut wrong = call(7, "x");
@@ -292,8 +288,8 @@ fn what_is_no_call_is_refused_as_such() {
             (400, Json::Null, none),
         ]
     );
-    nothing_came_through(&mut desk);
-    desk.finish();
+    nothing_came_through(&mut run);
+    run.finish();
 }
 
 /// Requests that are too long are rejected, with and without a declared length, in the head and in
@@ -301,9 +297,9 @@ fn what_is_no_call_is_refused_as_such() {
 #[test]
 fn what_is_too_long_is_not_taken_in() {
     const MOST: usize = 8 * 1024 * 1024;
-    let mut desk = Desk::open();
-    let at = desk.at.clone();
-    let before = desk.talk.host.peak_kib();
+    let mut run = OpenRun::open();
+    let at = run.at.clone();
+    let before = run.talk.host.peak_kib();
     let outside = beside(async move {
         let told = at.head(&format!("Content-Length: {}", MOST + 1));
         let heard = at.exchange(told.as_bytes()).await;
@@ -328,12 +324,12 @@ fn what_is_too_long_is_not_taken_in() {
         assert!(heard.starts_with("HTTP/1.1 431 "), "{heard}");
     });
     outside.join().unwrap();
-    if let (Some(before), Some(peak)) = (before, desk.talk.host.peak_kib()) {
+    if let (Some(before), Some(peak)) = (before, run.talk.host.peak_kib()) {
         let grown = peak - before;
         assert!(grown < 64 * 1024, "{grown} KiB");
     }
-    nothing_came_through(&mut desk);
-    desk.finish();
+    nothing_came_through(&mut run);
+    run.finish();
 }
 
 /// The clock is paused; the sockets are real.
@@ -349,11 +345,11 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
     let mut guest = InProcessSession::new(&backend, None);
     let taken = guest.prompt("go").await;
     assert_eq!(taken.stop, Stop::ToolUse);
-    let server = Server::default();
+    let server = McpEndpoint::default();
     let gate = guest.session.gate().unwrap();
     let address = server.open(&gate).await.unwrap();
     drop(gate);
-    let at = Place {
+    let at = McpAddress {
         url: address.url.expose_secret().into(),
         token: address.token.expose_secret().into(),
     };
@@ -411,8 +407,8 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
 /// affected, and a late result for the cancelled one is discarded.
 #[test]
 fn a_withdrawn_call_is_not_answered() {
-    let mut desk = Desk::open();
-    let plain = Plain::new(&desk.at);
+    let mut run = OpenRun::open();
+    let plain = Plain::new(&run.at);
     let (both_there, are_there) = tokio::sync::oneshot::channel::<()>();
     let outside = beside(async move {
         let id = plain.session().await.unwrap();
@@ -428,14 +424,14 @@ fn a_withdrawn_call_is_not_answered() {
         };
         tokio::join!(ask(1), ask(2), taking_back)
     });
-    let mut calls = [desk.talk.host.receive(), desk.talk.host.receive()];
+    let mut calls = [run.talk.host.receive(), run.talk.host.receive()];
     calls.sort_by_key(|call| call["params"]["arguments"]["q"].to_string());
     both_there.send(()).unwrap();
-    let cancel = desk.talk.host.receive();
+    let cancel = run.talk.host.receive();
     assert_eq!(cancel["method"], "$/cancelRequest", "{cancel}");
     assert_eq!(cancel["params"]["id"], calls[0]["id"]);
-    desk.answer(&calls[0], "late");
-    desk.answer(&calls[1], "saw 2");
+    run.answer(&calls[0], "late");
+    run.answer(&calls[1], "saw 2");
     let (one, two, status) = outside.join().unwrap();
     assert_eq!(status, 202);
     let answers = |body: &str| {
@@ -451,15 +447,15 @@ fn a_withdrawn_call_is_not_answered() {
         (&two[0]["id"], &two[0]["result"]["content"][0]["text"]),
         (&json!(2), &json!("saw 2"))
     );
-    nothing_came_through(&mut desk);
-    desk.finish();
+    nothing_came_through(&mut run);
+    run.finish();
 }
 
 /// A client may initialize again, with or without its previous session.
 #[test]
 fn a_client_may_initialize_again() {
-    let mut desk = Desk::open();
-    let plain = Plain::new(&desk.at);
+    let mut run = OpenRun::open();
+    let plain = Plain::new(&run.at);
     let outside = beside(async move {
         let list: Json = serde_json::from_str(LIST).unwrap();
         let hello: Json = serde_json::from_str(HELLO).unwrap();
@@ -477,7 +473,7 @@ fn a_client_may_initialize_again() {
         let answer = plain.post(Some(&first), call(5, "last")).await;
         answer.text().await.unwrap()
     });
-    assert_eq!(desk.work(), 1);
+    assert_eq!(run.work(), 1);
     assert!(outside.join().unwrap().contains("saw last"));
-    desk.finish();
+    run.finish();
 }

@@ -3,13 +3,13 @@
 use serde_json::{Value as Json, json};
 
 use test_support::gateway::{ChatResponse, GatewayProcess};
-use test_support::rpc_session::{RpcSession, ToolCall, tool};
+use test_support::rpc_session::{OfferedCall, RpcSession, tool};
 use test_support::scenario::playing;
 use test_support::scenario::{END, calls, text};
 use test_support::simulator::{Simulator, Transport};
 
 /// A host that calls one tool; its run is parked. Returns the call.
-fn parked() -> (Simulator, RpcSession, ToolCall) {
+fn parked() -> (Simulator, RpcSession, OfferedCall) {
     let steps = format!(
         r#"{{ text = "Let me look. " }}, {}, {{ text = "It says 42." }}, {END}"#,
         calls("look", r#"{ q = "it" }"#, "", &text("42"))
@@ -26,7 +26,7 @@ fn parked() -> (Simulator, RpcSession, ToolCall) {
 /// Regression: such a result was dropped, and the same call was offered again forever.
 #[test]
 fn a_tool_result_as_openai_or_anthropic_spell_it_resumes_the_parked_run() {
-    type Spelling = fn(&ToolCall) -> [Json; 2];
+    type Spelling = fn(&OfferedCall) -> [Json; 2];
     let openai: Spelling = |call| {
         let function = json!({"name": call.name, "arguments": call.arguments.to_string()});
         [

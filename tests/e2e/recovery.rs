@@ -14,7 +14,7 @@ use test_support::debug_log::{fields, logged, state};
 use test_support::in_process::{
     CancelAfter, END, InProcessSession, opened, played, requests, said, simulating,
 };
-use test_support::rpc_session::{RpcSession, ToolCall, tool};
+use test_support::rpc_session::{OfferedCall, RpcSession, tool};
 use test_support::scenario::{Steps, script};
 use test_support::simulator::Simulator;
 
@@ -49,7 +49,7 @@ fn asks(name: &str, before: &str) -> String {
 
 const CHECKPOINT: &str = r#"{ checkpoint = "auto" },"#;
 
-async fn call(guest: &mut InProcessSession, words: Option<&str>) -> ToolCall {
+async fn call(guest: &mut InProcessSession, words: Option<&str>) -> OfferedCall {
     if let Some(words) = words {
         guest.user(words);
     }
@@ -486,7 +486,7 @@ fn a_fresh_process_never_rebuilds_and_reports_what_is_lost() {
     let call = json!({"type": "toolCall", "id": "c", "name": "look", "arguments": {}});
     talk.messages
         .push(json!({"role": "assistant", "content": [call], "timestamp": 2}));
-    let forged = ToolCall {
+    let forged = OfferedCall {
         id: "c".into(),
         name: "look".into(),
         arguments: json!({}),

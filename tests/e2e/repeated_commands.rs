@@ -21,18 +21,18 @@ fn told(lines: u32) -> String {
     format!(r#"{ASKED} throws = "Its output was:\n\n{lines}\n" }}"#)
 }
 
-struct Desk {
+struct RepeatSession {
     talk: RpcSession,
     state: tempfile::TempDir,
     workspace: tempfile::TempDir,
 }
 
-fn desk(simulator: &test_support::simulator::Simulator) -> Desk {
+fn repeat_session(simulator: &test_support::simulator::Simulator) -> RepeatSession {
     let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut talk = RpcSession::new(simulator, "repeated", &env(&state));
     talk.tools = vec![tool("look")];
     talk.workspace = workspace.path().to_str().unwrap().into();
-    Desk {
+    RepeatSession {
         talk,
         state,
         workspace,
@@ -47,7 +47,7 @@ fn env(state: &tempfile::TempDir) -> [(&'static str, &str); 3] {
     ]
 }
 
-impl Desk {
+impl RepeatSession {
     fn runs(&self) -> usize {
         let log = std::fs::read_to_string(self.workspace.path().join("log")).unwrap();
         log.lines().count()
@@ -75,9 +75,9 @@ fn a_result_the_stream_may_have_is_sent_before_its_output_counts() {
         .then(END)
         .build();
     let simulator = script(&[&first, &again]);
-    let mut desk = desk(&simulator);
-    let taken = desk.talk.prompt("go");
-    assert_eq!((taken.text.as_str(), desk.runs()), ("Done.", 3));
+    let mut repeat_session = repeat_session(&simulator);
+    let taken = repeat_session.talk.prompt("go");
+    assert_eq!((taken.text.as_str(), repeat_session.runs()), ("Done.", 3));
     simulator
         .recorded()
         .assert_played(&["completed", "completed"]);
@@ -100,13 +100,18 @@ fn a_run_that_requested_a_later_call_is_past_the_earlier_one() {
             .then(END)
             .build();
         let simulator = script(&[&first, &again]);
-        let mut desk = desk(&simulator);
-        let taken = desk.talk.prompt("go");
+        let mut repeat_session = repeat_session(&simulator);
+        let taken = repeat_session.talk.prompt("go");
         assert_eq!(taken.stop, "toolUse", "{state}: {taken:?}");
-        desk.talk
+        repeat_session
+            .talk
             .result(&taken.calls[0], json!([{"type": "text", "text": "seen"}]));
-        let taken = desk.talk.turn();
-        assert_eq!((taken.text.as_str(), desk.runs()), ("Done.", 2), "{state}");
+        let taken = repeat_session.talk.turn();
+        assert_eq!(
+            (taken.text.as_str(), repeat_session.runs()),
+            ("Done.", 2),
+            "{state}"
+        );
     }
 }
 
@@ -130,10 +135,10 @@ fn a_message_after_a_failed_turn_may_retry_it() {
         .then(END)
         .build();
     let simulator = script(&[&first, &again]);
-    let mut desk = desk(&simulator);
-    assert_eq!(desk.talk.prompt("go").stop, "error");
-    let taken = desk.talk.prompt("run it again");
-    assert_eq!((taken.text.as_str(), desk.runs()), ("Done.", 2));
+    let mut repeat_session = repeat_session(&simulator);
+    assert_eq!(repeat_session.talk.prompt("go").stop, "error");
+    let taken = repeat_session.talk.prompt("run it again");
+    assert_eq!((taken.text.as_str(), repeat_session.runs()), ("Done.", 2));
 }
 
 /// If the sidecar exits or is killed in a pause, a repeated command that the checkpoint on disk
@@ -163,11 +168,11 @@ fn what_the_state_on_disk_knows_is_simply_done() {
             .then(END)
             .build();
         let (first, again) = (script(&[&first]), script(&[&again]));
-        let Desk {
+        let RepeatSession {
             mut talk,
             state,
             workspace,
-        } = desk(&first);
+        } = repeat_session(&first);
         let taken = talk.prompt("go");
         assert_eq!(taken.stop, "toolUse", "{taken:?}");
         talk.result(&taken.calls[0], json!([{"type": "text", "text": "seen"}]));
@@ -177,17 +182,17 @@ fn what_the_state_on_disk_knows_is_simply_done() {
         } else {
             talk.host.exits();
         }
-        let mut desk = Desk {
+        let mut repeat_session = RepeatSession {
             talk: later,
             state,
             workspace,
         };
-        let taken = desk.talk.turn();
+        let taken = repeat_session.talk.turn();
         assert_eq!(
-            (taken.text.as_str(), desk.runs()),
+            (taken.text.as_str(), repeat_session.runs()),
             ("Done.", 2),
             "{taken:?}"
         );
-        assert!(desk.state.path().exists());
+        assert!(repeat_session.state.path().exists());
     }
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chance::Chance;
-use session::{CHAPTERS, ROUNDS, Session, Tally, story};
+use session::{CHAPTERS, ROUNDS, SoakSession, Tally, story};
 use station::{Measure, Station, Wrongs};
 use weather::{Odds, Storm};
 
@@ -104,10 +104,10 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
         })
         .collect();
     // The sidecar of the first station is killed now and then; only the others are measured.
-    let mut sessions: Vec<Session> = (0..size.sessions)
+    let mut sessions: Vec<SoakSession> = (0..size.sessions)
         .map(|n| {
             let at = n % size.stations;
-            Session::new(format!("s{n:03}"), &stations[at], at == 0, &wrongs)
+            SoakSession::new(format!("s{n:03}"), &stations[at], at == 0, &wrongs)
         })
         .collect();
 
@@ -200,13 +200,13 @@ pub fn unheard<'a>(said: &'a [String], recorded: &str) -> Vec<&'a String> {
 /// Plays every session's story from the beginning, a few turns at a time. After a turn, a session
 /// waits until the others have had theirs.
 fn play(
-    sessions: Vec<Session>,
+    sessions: Vec<SoakSession>,
     size: &Size,
     seed: u64,
     done: &AtomicU64,
     tally: &Mutex<Tally>,
-) -> Vec<Session> {
-    let waiting: Mutex<VecDeque<Session>> = Mutex::new(
+) -> Vec<SoakSession> {
+    let waiting: Mutex<VecDeque<SoakSession>> = Mutex::new(
         sessions
             .into_iter()
             .map(|mut session| {

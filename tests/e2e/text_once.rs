@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use crate::effects_once::{attempts, in_any_conversation, user_messages};
 use test_support::debug_log::{logged, state};
-use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome};
+use test_support::rpc_session::{OfferedCall, RpcSession, TurnOutcome};
 use test_support::scenario::END;
 use test_support::simulator::Simulator;
 use test_support::wait::until;
@@ -33,7 +33,7 @@ fn talk(simulator: &Simulator, env: &[(&str, &str)]) -> RpcSession {
 }
 
 #[track_caller]
-fn displayed(taken: &TurnOutcome) -> ToolCall {
+fn displayed(taken: &TurnOutcome) -> OfferedCall {
     assert_eq!(
         (taken.stop.as_str(), taken.calls.len()),
         ("toolUse", 1),
@@ -43,7 +43,7 @@ fn displayed(taken: &TurnOutcome) -> ToolCall {
     taken.calls[0].clone()
 }
 
-fn returns(talk: &mut RpcSession, card: &ToolCall) {
+fn returns(talk: &mut RpcSession, card: &OfferedCall) {
     talk.result(card, json!([{"type": "text", "text": "c"}]));
 }
 

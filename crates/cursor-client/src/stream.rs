@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
-use self::open_stream::{Answer, RunCall};
+use self::open_stream::{OpenedStream, RunCall};
 use super::bidi_append::Appender;
 use super::connect_error::{EndStream, Metadata};
 use super::connection_pool::StreamPermit;
@@ -93,7 +93,7 @@ enum Framing {
 
 /// The receiving half.
 pub struct Incoming {
-    state: State,
+    state: StreamState,
     host: String,
     drift: Arc<Drift>,
     appender: Option<AbortOnDropHandle<Result<(), CallError>>>,
@@ -104,9 +104,9 @@ pub struct Incoming {
     unsent: Option<(WireError, Instant)>,
 }
 
-type Head = Pin<Box<dyn Future<Output = Result<Answer, WireError>> + Send>>;
+type Head = Pin<Box<dyn Future<Output = Result<OpenedStream, WireError>> + Send>>;
 
-enum State {
+enum StreamState {
     Opening(Head),
     Reading {
         response: Box<reqwest::Response>,
@@ -132,7 +132,7 @@ pub enum Received {
 /// The stream is closed for sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the stream accepts no more messages")]
-pub struct Closed;
+pub struct StreamClosed;
 
 impl RunStream {
     /// Opens a stream and queues its first message. Does not wait for the response;
@@ -191,7 +191,7 @@ impl RunStream {
         Ok(Self {
             outgoing,
             incoming: Incoming {
-                state: State::Opening(head),
+                state: StreamState::Opening(head),
                 host,
                 drift: Arc::clone(drift),
                 appender,
@@ -214,7 +214,7 @@ impl RunStream {
                 framing: Framing::Bare,
             },
             incoming: Incoming {
-                state: State::Ended,
+                state: StreamState::Ended,
                 host: String::new(),
                 drift: Arc::default(),
                 appender: None,
@@ -237,8 +237,12 @@ impl Outgoing {
     }
 
     /// Waits until the queue has room for one message and returns a permit to send it.
-    pub async fn ready(&self) -> Result<Permit<'_>, Closed> {
-        self.queue.reserve().await.map(Permit).map_err(|_| Closed)
+    pub async fn ready(&self) -> Result<Permit<'_>, StreamClosed> {
+        self.queue
+            .reserve()
+            .await
+            .map(Permit)
+            .map_err(|_| StreamClosed)
     }
 }
 
@@ -259,7 +263,7 @@ impl Incoming {
         let received = self.advance().await;
         if matches!(received, Err(_) | Ok(Received::End(_))) {
             self.log_end(received.as_ref().err());
-            self.state = State::Ended;
+            self.state = StreamState::Ended;
             self.appender = None;
         }
         received
@@ -281,8 +285,8 @@ impl Incoming {
     async fn advance(&mut self) -> Result<Received, WireError> {
         loop {
             match &mut self.state {
-                State::Opening(head) => {
-                    let Answer { response, seat } = tokio::select! {
+                StreamState::Opening(head) => {
+                    let OpenedStream { response, seat } = tokio::select! {
                         answer = head => answer?,
                         failure = append_failure(&mut self.appender) => return Err(failure),
                     };
@@ -293,7 +297,7 @@ impl Incoming {
                     let announced = announced.and_then(|value| value.to_str().ok());
                     let encoding =
                         Encoding::from_header(announced).map_err(TransportError::from)?;
-                    self.state = State::Reading {
+                    self.state = StreamState::Reading {
                         response: Box::new(response),
                         _seat: seat,
                         decoder: Decoder::default(),
@@ -301,7 +305,7 @@ impl Incoming {
                     };
                     return Ok(Received::Accepted);
                 }
-                State::Reading {
+                StreamState::Reading {
                     response,
                     decoder,
                     encoding,
@@ -347,7 +351,7 @@ impl Incoming {
                         }
                     }
                 }
-                State::Ended => return Err(TransportError::EndedEarly.into()),
+                StreamState::Ended => return Err(TransportError::EndedEarly.into()),
             }
         }
     }

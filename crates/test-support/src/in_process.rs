@@ -11,12 +11,12 @@ use agent_tools::bridge::{HostCall, HostResult};
 use agent_tools::policy::HostPolicy;
 use agent_tools::shell::reaper::ChildReaper;
 use cursor_sidecar::rpc::host_messages::transcript;
-use cursor_sim::{Http2, Options, Recording, ScenarioSource, Side, Sim};
+use cursor_sim::{Http2, Options, RecordingHandle, ScenarioSource, Side, Sim};
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::rpc_session::ToolCall;
+use crate::rpc_session::OfferedCall;
 use crate::run_client::client_options;
 use crate::scenario::inline;
 
@@ -75,7 +75,7 @@ pub enum ToolExecution {
 #[derive(Debug)]
 pub struct InProcessTurn {
     pub text: String,
-    pub calls: Vec<ToolCall>,
+    pub calls: Vec<OfferedCall>,
     pub notices: Vec<String>,
     pub stop: Stop,
     /// The injected message, if the turn accepted it.
@@ -119,7 +119,7 @@ impl InProcessSession {
         }
     }
 
-    pub fn result(&mut self, call: &ToolCall, text: &str) {
+    pub fn result(&mut self, call: &OfferedCall, text: &str) {
         let content = json!([{"type": "text", "text": text}]);
         self.push(
             json!({"role": "toolResult", "toolCallId": call.id, "toolName": call.name,
@@ -219,7 +219,7 @@ impl InProcessSession {
                     content.push(
                         json!({"type": "toolCall", "id": id, "name": name, "arguments": arguments}),
                     );
-                    taken.calls.push(ToolCall {
+                    taken.calls.push(OfferedCall {
                         id,
                         name,
                         arguments,
@@ -268,7 +268,7 @@ pub fn said(request: &Json) -> String {
 pub const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
 
 /// Counts the client frames of a kind.
-pub fn sent(recording: &Recording, kind: &str) -> usize {
+pub fn sent(recording: &RecordingHandle, kind: &str) -> usize {
     let frames = recording.frames();
     frames
         .iter()
@@ -277,7 +277,7 @@ pub fn sent(recording: &Recording, kind: &str) -> usize {
 }
 
 /// Waits until every run has a verdict and asserts that each matched its script.
-pub async fn played(recording: &Recording) {
+pub async fn played(recording: &RecordingHandle) {
     let judged = recording.wait_for(|recording| {
         let verdicts = recording.verdicts();
         (verdicts.len() >= sent(recording, "runRequest")).then_some(verdicts)

@@ -23,7 +23,7 @@ pub struct RpcSession {
 pub struct TurnOutcome {
     pub text: String,
     pub thinking: String,
-    pub calls: Vec<ToolCall>,
+    pub calls: Vec<OfferedCall>,
     pub notices: Vec<String>,
     pub stop: String,
     pub error: String,
@@ -32,7 +32,7 @@ pub struct TurnOutcome {
 
 /// A call of a host tool.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ToolCall {
+pub struct OfferedCall {
     pub id: String,
     pub name: String,
     pub arguments: Json,
@@ -103,7 +103,7 @@ impl RpcSession {
             .push(json!({"role": "user", "content": text, "timestamp": at}));
     }
 
-    pub fn result(&mut self, call: &ToolCall, content: Json) {
+    pub fn result(&mut self, call: &OfferedCall, content: Json) {
         let at = self.stamp();
         self.messages
             .push(json!({"role": "toolResult", "toolCallId": call.id,
@@ -192,7 +192,7 @@ impl TurnOutcome {
             match event["type"].as_str().unwrap() {
                 "text" => self.text.push_str(text()),
                 "thinking" => self.thinking.push_str(text()),
-                "toolCall" => self.calls.push(ToolCall {
+                "toolCall" => self.calls.push(OfferedCall {
                     id: event["id"].as_str().unwrap().into(),
                     name: event["name"].as_str().unwrap().into(),
                     arguments: event["arguments"].clone(),

@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use super::place::Once;
-use super::sidecar::{Http, Seat, Sidecar};
+use super::sidecar::{Sidecar, SidecarControl, SidecarHttp};
 
 use test_support::pi_retry_rules::{MOST_RETRIES, is_retryable};
 
@@ -36,7 +36,7 @@ const LOST: &str = "connection lost: cursor-sidecar ended with SIGKILL";
 const MOST_WORDS: usize = 4;
 
 /// The result of a turn.
-struct Taken {
+struct HostTurn {
     text: String,
     calls: Vec<(String, String)>,
     end: End,
@@ -54,15 +54,15 @@ enum End {
 #[derive(Debug, Clone, Copy)]
 pub struct Reach {
     pub port: u16,
-    pub http: Http,
+    pub http: SidecarHttp,
 }
 
 /// A host with one session.
-pub struct Host {
+pub struct TrialHost {
     sidecar: Sidecar,
     reach: Reach,
     state: PathBuf,
-    seat: Arc<Seat>,
+    control: Arc<SidecarControl>,
     weather: Arc<Once>,
     /// The names of the tools it offers.
     tools: &'static [&'static str],
@@ -82,19 +82,19 @@ pub struct Host {
     pub orphaned: Option<Result<Duration, ()>>,
 }
 
-impl Host {
+impl TrialHost {
     pub fn new(
         reach: Reach,
         state: PathBuf,
-        seat: Arc<Seat>,
+        control: Arc<SidecarControl>,
         weather: Arc<Once>,
         tools: &'static [&'static str],
     ) -> Self {
         Self {
-            sidecar: Sidecar::start(reach.port, reach.http, &state, &seat),
+            sidecar: Sidecar::start(reach.port, reach.http, &state, &control),
             reach,
             state,
-            seat,
+            control,
             weather,
             tools,
             messages: Vec::new(),
@@ -115,7 +115,7 @@ impl Host {
         let (mut retries, mut spoken) = (0, 0);
         loop {
             let taken = self.turn();
-            if self.seat.host_died() {
+            if self.control.host_died() {
                 let whole = matches!(taken.end, End::Stop | End::ToolUse);
                 if whole {
                     self.keep(&taken);
@@ -172,7 +172,7 @@ impl Host {
         }
     }
 
-    fn turn(&mut self) -> Taken {
+    fn turn(&mut self) -> HostTurn {
         if self.sidecar.has_died() {
             self.restart();
         }
@@ -187,7 +187,7 @@ impl Host {
             "tools": self.tools.iter().map(|name| tool(name)).collect::<Vec<_>>(),
             "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}});
         self.sidecar.say(&id, "turn/start", &params);
-        let mut taken = Taken {
+        let mut taken = HostTurn {
             text: String::new(),
             calls: Vec::new(),
             end: End::Gone,
@@ -219,7 +219,7 @@ impl Host {
     fn restart(&mut self) {
         self.deaths += 1;
         let Reach { port, http } = self.reach;
-        self.sidecar = Sidecar::start(port, http, &self.state, &self.seat);
+        self.sidecar = Sidecar::start(port, http, &self.state, &self.control);
     }
 
     /// Starts another host process after the sidecar of the killed one has exited.
@@ -247,7 +247,7 @@ impl Host {
         self.push(json!({"role": "user", "content": words}));
     }
 
-    fn keep(&mut self, taken: &Taken) {
+    fn keep(&mut self, taken: &HostTurn) {
         let mut content = Vec::new();
         if !taken.text.is_empty() {
             content.push(json!({"type": "text", "text": taken.text}));

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::place::Place;
+use super::place::FaultPosition;
 use super::server::Story;
-use super::sidecar::Http;
-use super::trial::{Fault, KINDS, Kind, Outcome, Places, Told};
+use super::sidecar::SidecarHttp;
+use super::trial::{Fault, FaultScope, KINDS, Kind, RecoveryKind, TrialResult};
 
-const OUTCOMES: [(Outcome, &str, &str); 7] = [
-    (Outcome::Untouched, "not reached", "#e5e7eb"),
-    (Outcome::WentOn, "went on", "#bbf7d0"),
-    (Outcome::Resumed, "resumed", "#4ade80"),
-    (Outcome::Recovered, "recovered", "#22d3ee"),
-    (Outcome::Rebuilt, "rebuilt", "#60a5fa"),
-    (Outcome::Again, "asked again", "#fde047"),
-    (Outcome::TypedError, "typed error", "#fb923c"),
+const OUTCOMES: [(RecoveryKind, &str, &str); 7] = [
+    (RecoveryKind::Untouched, "not reached", "#e5e7eb"),
+    (RecoveryKind::WentOn, "went on", "#bbf7d0"),
+    (RecoveryKind::Resumed, "resumed", "#4ade80"),
+    (RecoveryKind::Recovered, "recovered", "#22d3ee"),
+    (RecoveryKind::Rebuilt, "rebuilt", "#60a5fa"),
+    (RecoveryKind::Again, "asked again", "#fde047"),
+    (RecoveryKind::TypedError, "typed error", "#fb923c"),
 ];
 const WRONG: &str = "#dc2626";
 const CELL: usize = 9;
@@ -42,17 +42,17 @@ fn name(kind: Kind) -> String {
         Story::BusyBare => ", many tools, no checkpoint",
     };
     name += match kind.http {
-        Http::Two => "",
-        Http::One => ", HTTP/1.1",
+        SidecarHttp::Two => "",
+        SidecarHttp::One => ", HTTP/1.1",
     };
     name += match kind.places {
-        Places::Wire => "",
-        Places::Pauses => ", in a pause",
+        FaultScope::Wire => "",
+        FaultScope::Pauses => ", in a pause",
     };
     name
 }
 
-fn colour(told: &Told) -> &'static str {
+fn colour(told: &TrialResult) -> &'static str {
     if !told.wrongs.is_empty() {
         return WRONG;
     }
@@ -63,7 +63,7 @@ fn colour(told: &Told) -> &'static str {
 }
 
 /// Returns an SVG with one row per kind and one column per place: frames, a gap, bytes, pauses.
-pub fn draw(cells: &BTreeMap<(Kind, (usize, usize)), &Told>) -> String {
+pub fn draw(cells: &BTreeMap<(Kind, (usize, usize)), &TrialResult>) -> String {
     let tried = |kind: &Kind| cells.keys().any(|(of, _)| of == kind);
     let kinds: Vec<Kind> = KINDS.into_iter().filter(tried).collect();
     let columns: Vec<(usize, usize)> = {
@@ -111,20 +111,20 @@ pub fn draw(cells: &BTreeMap<(Kind, (usize, usize)), &Told>) -> String {
     svg + "</svg>\n"
 }
 
-fn sum(row: &[&Told], of: impl Fn(&Told) -> usize) -> usize {
+fn sum(row: &[&TrialResult], of: impl Fn(&TrialResult) -> usize) -> usize {
     row.iter().map(|told| of(told)).sum()
 }
 
 /// Returns the outcomes per fault, followed by the number of errors that hosts received, final or
 /// not, and how often hosts retried by themselves.
-pub fn table(told: &[((Kind, Place), Told)]) -> String {
+pub fn table(told: &[((Kind, FaultPosition), TrialResult)]) -> String {
     let mut table = format!("{:<54}", "");
     for (_, name, _) in OUTCOMES {
         let _ = write!(table, "{name:>12}");
     }
     table.push_str("       wrong | errors given  again after one  sidecar left within\n");
     for kind in KINDS {
-        let row: Vec<&Told> = told
+        let row: Vec<&TrialResult> = told
             .iter()
             .filter(|((of, _), _)| *of == kind)
             .map(|(_, told)| told)

@@ -196,13 +196,13 @@ impl Story {
 }
 
 /// The simulator.
-pub struct Server {
+pub struct StorySimulator {
     child: Child,
     pub address: SocketAddr,
     scenario: PathBuf,
 }
 
-impl Server {
+impl StorySimulator {
     pub fn new(folder: &Path, story: Story) -> Self {
         let scenario = folder.join("story.toml");
         let steps = story.steps(folder);

@@ -15,16 +15,16 @@ use test_support::binary;
 
 /// The running sidecar, shared with the code that injects faults.
 #[derive(Default)]
-pub struct Seat(Mutex<Taken>);
+pub struct SidecarControl(Mutex<ProcessState>);
 
 #[derive(Default)]
-struct Taken {
+struct ProcessState {
     process: Option<u32>,
     cable: Option<UnixStream>,
     dead: bool,
 }
 
-impl Seat {
+impl SidecarControl {
     /// Kills the sidecar without a chance to shut down.
     pub fn kill_sidecar(&self) {
         let process = self.0.lock().unwrap().process;
@@ -36,9 +36,9 @@ impl Seat {
 
     /// Does what the exit of a host process does: closes its ends of all pipes at once.
     pub fn kill_host(&self) {
-        let mut seat = self.0.lock().unwrap();
-        seat.dead = true;
-        if let Some(cable) = &seat.cable {
+        let mut control = self.0.lock().unwrap();
+        control.dead = true;
+        if let Some(cable) = &control.cable {
             let _ = cable.shutdown(Shutdown::Both);
         }
     }
@@ -51,12 +51,12 @@ impl Seat {
 
 /// The HTTP version a sidecar uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Http {
+pub enum SidecarHttp {
     Two,
     One,
 }
 
-impl Http {
+impl SidecarHttp {
     fn setting(self) -> &'static str {
         match self {
             Self::Two => "2",
@@ -73,7 +73,7 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
-    pub fn start(port: u16, http: Http, state: &Path, seat: &Seat) -> Self {
+    pub fn start(port: u16, http: SidecarHttp, state: &Path, control: &SidecarControl) -> Self {
         let (cable, end) = UnixStream::pair().unwrap();
         let end = || Stdio::from(OwnedFd::from(end.try_clone().unwrap()));
         let child = Command::new(binary())
@@ -93,9 +93,9 @@ impl Sidecar {
             .spawn()
             .unwrap();
         {
-            let mut seat = seat.0.lock().unwrap();
-            seat.process = Some(child.id());
-            seat.cable = Some(cable.try_clone().unwrap());
+            let mut control = control.0.lock().unwrap();
+            control.process = Some(child.id());
+            control.cable = Some(cable.try_clone().unwrap());
         }
         let mut sidecar = Self {
             child: Some(child),

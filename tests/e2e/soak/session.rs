@@ -96,7 +96,7 @@ pub type Tally = BTreeMap<String, u64>;
 const MOST_WORDS: usize = 8;
 
 /// A session and the host's transcript of it.
-pub struct Session {
+pub struct SoakSession {
     name: String,
     station: Arc<Station>,
     /// Whether its sidecar is killed now and then.
@@ -119,7 +119,7 @@ pub struct Session {
     utterances: u64,
 }
 
-struct Taken {
+struct SoakTurn {
     text: String,
     calls: Vec<(String, Json)>,
     stop: String,
@@ -128,7 +128,7 @@ struct Taken {
     injected: Option<(String, bool)>,
 }
 
-impl Session {
+impl SoakSession {
     pub fn new(name: String, station: &Arc<Station>, mortal: bool, wrongs: &Wrongs) -> Self {
         Self {
             name,
@@ -261,7 +261,7 @@ impl Session {
     }
 
     /// Keeps a failed answer as far as it was shown, and sends another user message.
-    fn fail(&mut self, taken: &Taken) {
+    fn fail(&mut self, taken: &SoakTurn) {
         self.keep(taken);
         self.retries = 0;
         self.spoken += 1;
@@ -276,7 +276,7 @@ impl Session {
         format!("c{}r{}", self.chapter, ROUNDS - 1)
     }
 
-    fn turn(&mut self, mischief: Mischief) -> Taken {
+    fn turn(&mut self, mischief: Mischief) -> SoakTurn {
         self.turns += 1;
         let id = format!("{}-{}", self.name, self.turns);
         let params = json!({"turnId": id, "sessionId": self.name, "workspace": "/workspace",
@@ -285,7 +285,7 @@ impl Session {
                 "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}}],
             "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}});
         let heard = self.station.begin(&id, "turn/start", &params);
-        let mut taken = Taken {
+        let mut taken = SoakTurn {
             text: String::new(),
             calls: Vec::new(),
             stop: "gone".into(),
@@ -355,7 +355,7 @@ impl Session {
         taken
     }
 
-    fn keep(&mut self, taken: &Taken) {
+    fn keep(&mut self, taken: &SoakTurn) {
         let mut content = Vec::new();
         if !taken.text.is_empty() {
             content.push(json!({"type": "text", "text": taken.text}));

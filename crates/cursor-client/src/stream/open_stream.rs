@@ -32,20 +32,24 @@ pub(super) struct RunCall {
 }
 
 /// A stream the server accepted, and its seat.
-pub(super) struct Answer {
+pub(super) struct OpenedStream {
     pub(super) response: reqwest::Response,
     pub(super) seat: StreamPermit,
 }
 
 impl RunCall {
     /// Opens a stream that only receives.
-    pub(super) async fn listen(self, seat: StreamPermit, body: Bytes) -> Result<Answer, WireError> {
+    pub(super) async fn listen(
+        self,
+        seat: StreamPermit,
+        body: Bytes,
+    ) -> Result<OpenedStream, WireError> {
         let host = self.base.authority();
         let request = self.request(&seat, body.into());
         let response = request.send().await;
         let response = response.map_err(|error| from_reqwest(&error, &host))?;
         let response = check_response(response, host).await?;
-        Ok(Answer { response, seat })
+        Ok(OpenedStream { response, seat })
     }
 
     /// Opens a bidirectional stream. If the connection is full, moves to another one, which is safe
@@ -54,7 +58,7 @@ impl RunCall {
         self,
         mut seat: StreamPermit,
         mut messages: mpsc::Receiver<Bytes>,
-    ) -> Result<Answer, WireError> {
+    ) -> Result<OpenedStream, WireError> {
         let host = self.base.authority();
         loop {
             let shared = SharedMessages::new(messages);
@@ -86,7 +90,7 @@ impl RunCall {
             };
             seat.taken();
             let response = check_response(response, host).await?;
-            return Ok(Answer { response, seat });
+            return Ok(OpenedStream { response, seat });
         }
     }
 

@@ -28,7 +28,7 @@ impl McpServer {
             ConnectionState::Ready(_) => ("connected", None),
             ConnectionState::Failed { why, .. } => {
                 let word = match why {
-                    super::ConnectError::SignIn => "needsAuth",
+                    super::McpConnectError::SignIn => "needsAuth",
                     _ => "error",
                 };
                 (word, Some(why.to_string()))
@@ -386,7 +386,7 @@ fn error(error: String) -> McpResult {
 mod tests {
     use super::*;
     use crate::cursor_config::mcp::config::ServerConfig;
-    use crate::cursor_config::mcp::{Timeouts, Transport};
+    use crate::cursor_config::mcp::{McpTransport, Timeouts};
     use crate::shell::reaper::ChildReaper;
 
     /// A server with two tools that never answers requests for resources.
@@ -399,7 +399,7 @@ mod tests {
     done"#;
 
     fn silent(label: &str) -> McpServers {
-        let way = Transport::Command {
+        let way = McpTransport::Command {
             program: "sh".into(),
             args: vec!["-c".into(), SILENT.into()],
             env: Default::default(),

@@ -1,6 +1,6 @@
 use super::*;
 use crate::cursor_config::hooks::config::HookAction;
-use crate::cursor_config::mcp::config::Transport;
+use crate::cursor_config::mcp::config::McpTransport;
 use crate::cursor_config::sources::ProjectTrust;
 use std::fs;
 
@@ -173,7 +173,7 @@ fn a_projects_commands_count_once_it_is_trusted() {
         });
         let own = |hook: &&Hook| matches!(hook.asked, HookAction::Command { .. });
         let run = scanned.hooks.iter().filter(own).count();
-        let Transport::Command { program, .. } = &scanned.servers[0].way else {
+        let McpTransport::Command { program, .. } = &scanned.servers[0].way else {
             panic!("{scanned:?}");
         };
         (program.clone(), run, scanned.notices.len())
@@ -252,7 +252,7 @@ fn a_file_of_variables_is_read_within_bounds_and_only_where_it_is_trusted() {
     }
     write(&root, "vars", "A=1\nB=2\n");
     assert!(refused.looks.hold() && !trusted.looks.hold());
-    let Transport::Command { env, .. } = &look(ProjectTrust::Everybody).servers[0].way else {
+    let McpTransport::Command { env, .. } = &look(ProjectTrust::Everybody).servers[0].way else {
         panic!("not a command");
     };
     assert_eq!(env.len(), 2);
