@@ -35,14 +35,7 @@ struct Size {
     /// Concurrent turns.
     hands: usize,
     odds: Odds,
-    voice: Voice,
-}
-
-/// Whether to print progress.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Voice {
-    Quiet,
-    Loud,
+    prints_progress: bool,
 }
 
 const SMALL: Size = Size {
@@ -55,7 +48,7 @@ const SMALL: Size = Size {
         stream: 150,
         connection: 1_000,
     },
-    voice: Voice::Quiet,
+    prints_progress: false,
 };
 
 /// Number of turns of a history without faults.
@@ -78,7 +71,7 @@ impl Size {
                 stream: 250,
                 connection: 4_000,
             },
-            voice: Voice::Loud,
+            prints_progress: true,
         }
     }
 }
@@ -124,7 +117,7 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
                 .map(|station| settle(station, &size))
                 .collect(),
         );
-        if size.voice == Voice::Loud {
+        if size.prints_progress {
             eprintln!(
                 "phase {} of {}: {} turns in {:.0} s, {} wrongs, {:?}",
                 phase + 1,
@@ -164,7 +157,7 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
     }
     let tally = tally.into_inner().unwrap();
     let told = summary(&size, &done, begun, kills, &storm, &tally, &measures);
-    if size.voice == Voice::Loud {
+    if size.prints_progress {
         eprintln!("{told}");
     }
     let wrongs = wrongs.lock().unwrap();
@@ -227,7 +220,7 @@ fn play(
                     let how = session.step(&mut chance);
                     *tally.lock().unwrap().entry(how).or_default() += 1;
                     let turns = done.fetch_add(1, Ordering::Relaxed) + 1;
-                    if size.voice == Voice::Loud && turns.is_multiple_of(500) {
+                    if size.prints_progress && turns.is_multiple_of(500) {
                         eprintln!("{turns} turns");
                     }
                     if session.has_told(size.chapters) {

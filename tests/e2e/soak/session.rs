@@ -218,7 +218,7 @@ impl SoakSession {
         match stop.as_str() {
             "stop" => {
                 self.keep(&taken);
-                self.finish(Given::Whole);
+                self.finish(ChapterEnd::Complete);
             }
             // The cancel and the calls crossed.
             "toolUse" if mischief == Mischief::Abort => {
@@ -226,7 +226,7 @@ impl SoakSession {
                 for (id, _) in &taken.calls {
                     self.result(id, Err("Operation aborted"));
                 }
-                self.finish(Given::Up);
+                self.finish(ChapterEnd::Aborted);
             }
             "toolUse" => {
                 self.keep(&taken);
@@ -240,7 +240,7 @@ impl SoakSession {
             }
             "aborted" => {
                 self.keep(&taken);
-                self.finish(Given::Up);
+                self.finish(ChapterEnd::Aborted);
             }
             // A host that retries keeps nothing; pi keeps what it has shown.
             "gone" if chance.once_in(2) => {}
@@ -267,7 +267,7 @@ impl SoakSession {
         self.spoken += 1;
         if self.spoken > MOST_WORDS {
             self.wrong("it breaks again and again");
-            return self.finish(Given::Up);
+            return self.finish(ChapterEnd::Aborted);
         }
         self.person_says("go on");
     }
@@ -392,7 +392,7 @@ impl SoakSession {
 
     /// Ends the chapter and checks that each marker occurs once and in order, and that none is
     /// missing from a complete chapter.
-    fn finish(&mut self, given: Given) {
+    fn finish(&mut self, end: ChapterEnd) {
         self.under_way = false;
         let said: Vec<String> = self
             .messages
@@ -410,11 +410,11 @@ impl SoakSession {
         }
         let start = format!("c{}", self.chapter);
         let here = sorted.iter().filter(|word| word.starts_with(&start));
-        if given == Given::Whole && here.count() != (ROUNDS + 1) * WORDS {
+        if end == ChapterEnd::Complete && here.count() != (ROUNDS + 1) * WORDS {
             self.wrong(&format!("text is missing: {}", said.join(" ")));
         }
         let heard = std::mem::take(&mut self.said);
-        if given == Given::Whole {
+        if end == ChapterEnd::Complete {
             let unsaid = &self.unsaid;
             self.heard
                 .extend(heard.into_iter().filter(|words| !unsaid.contains(words)));
@@ -424,8 +424,8 @@ impl SoakSession {
 
 /// How a chapter ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Given {
-    Whole,
+enum ChapterEnd {
+    Complete,
     /// The user has aborted it.
-    Up,
+    Aborted,
 }

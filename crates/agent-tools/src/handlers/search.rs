@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::workspace::path_guard::PathGuard;
 use crate::workspace::{cursorignore, walk};
-use output_budget::{BudgetState, Claim, FileOutput, SharedBudget};
+use output_budget::{BudgetState, FileOutput, SharedBudget};
 
 mod output_budget;
 
@@ -318,12 +318,8 @@ impl WorkerPool<'_> {
                 if stop.check().is_err() {
                     break;
                 }
-                let claim = match at {
-                    0 => Claim::Firm,
-                    _ => Claim::Loose,
-                };
                 // A file that cannot be read has no matches.
-                let searched = worker.file(candidate, stop, FileOutput::new(&held, claim));
+                let searched = worker.file(candidate, stop, FileOutput::new(&held, at > 0));
                 if let Some(Ok(mut slot)) = results.get(at).map(Mutex::lock) {
                     *slot = searched.unwrap_or(FileOutcome::Nothing);
                 }
