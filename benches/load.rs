@@ -105,7 +105,7 @@ fn streaming(host: &mut BenchHost, runs: usize, round: &str, seen: &FirstSeenTim
     }
     let (mut late, mut left) = (Vec::new(), runs);
     while left > 0 {
-        let message = host.hear();
+        let message = host.receive();
         let now = Instant::now();
         if message.get("id").is_some() {
             assert_eq!(message["result"]["stopReason"], "stop", "{message}");
@@ -131,7 +131,7 @@ fn park(host: &mut BenchHost, runs: usize) {
     }
     let mut waiting = 0;
     while waiting < runs {
-        let message = host.hear();
+        let message = host.receive();
         if message.get("id").is_some() {
             assert_eq!(message["result"]["stopReason"], "toolUse", "{message}");
             waiting += 1;
@@ -152,7 +152,7 @@ fn begin(host: &mut BenchHost, session: &str, text: &str) {
 fn evictions(host: &mut BenchHost) -> u64 {
     host.say("diagnostics/report", "report", &json!({}));
     loop {
-        let message = host.hear();
+        let message = host.receive();
         if message["id"] == "report" {
             let counters = &message["result"]["counters"];
             let evicted = &counters["cursor_provider.parked_run_evicted"];

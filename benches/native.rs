@@ -82,8 +82,8 @@ impl Bench {
                 Arc::clone(&self.executor).execute(request, ReplySender::new(1, queue), abort);
             let done = tokio::spawn(work.done);
             let mut all = Vec::new();
-            while let Some((_, said)) = replies.recv().await {
-                if let ExecOutput::Reply(reply) = said {
+            while let Some((_, output)) = replies.recv().await {
+                if let ExecOutput::Reply(reply) = output {
                     all.push(*reply);
                 }
             }

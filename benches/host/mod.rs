@@ -40,7 +40,7 @@ impl BenchHost {
         };
         let params = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "bench"}});
         host.say("initialize", "i", &params);
-        host.hear();
+        host.receive();
         host
     }
 
@@ -52,7 +52,7 @@ impl BenchHost {
         self.stdin.flush().unwrap();
     }
 
-    pub(crate) fn hear(&mut self) -> Json {
+    pub(crate) fn receive(&mut self) -> Json {
         let mut length = 0;
         loop {
             let mut line = String::new();

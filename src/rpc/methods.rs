@@ -365,7 +365,7 @@ fn next_question(params: &QuestionNextParams) -> Result<QuestionNextResult, Erro
     let step = if params.has_ui {
         question_dialog::next(&params.arguments, &params.answers)
     } else {
-        Err(question_dialog::DialogError::NobodyThere)
+        Err(question_dialog::DialogError::NoUser)
     };
     let refused = |error: question_dialog::DialogError| {
         ErrorObjectOwned::owned(INVALID_PARAMS, error.to_string(), None::<()>)

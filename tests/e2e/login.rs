@@ -93,7 +93,7 @@ fn the_command_signs_in_and_out() {
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    assert_eq!(run(&["logout"]), "Nobody was signed in.\n");
+    assert_eq!(run(&["logout"]), "No account was signed in.\n");
     let told = run(&["login"]);
     assert!(
         told.contains(&format!("{}/loginDeepControl?", simulator.url)),

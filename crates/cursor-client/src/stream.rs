@@ -111,7 +111,7 @@ enum StreamState {
     Reading {
         response: Box<reqwest::Response>,
         /// Held until the stream ends.
-        _seat: StreamPermit,
+        _permit: StreamPermit,
         decoder: Decoder,
         encoding: Encoding,
     },
@@ -143,7 +143,7 @@ impl RunStream {
         opening: Opening,
         first: &AgentClientMessage,
     ) -> Result<Self, SetupError> {
-        let seat = http.seat(&opening.base, opening.version)?;
+        let permit = http.permit(&opening.base, opening.version)?;
         let headers = opening.identity.run(
             &opening.token,
             &opening.ids,
@@ -166,7 +166,11 @@ impl RunStream {
             headers,
         };
         let (framing, head, appender): (_, Head, _) = match opening.version {
-            HttpVersion::Http2 => (Framing::Envelope, Box::pin(call.talk(seat, messages)), None),
+            HttpVersion::Http2 => (
+                Framing::Envelope,
+                Box::pin(call.open_duplex(permit, messages)),
+                None,
+            ),
             HttpVersion::Http1 => {
                 let request_id = BidiRequestId {
                     request_id: opening.ids.request.to_string(),
@@ -182,7 +186,11 @@ impl RunStream {
                 };
                 let appending = appender.run(messages).in_current_span();
                 let task = AbortOnDropHandle::new(tokio::spawn(appending));
-                (Framing::Bare, Box::pin(call.listen(seat, body)), Some(task))
+                (
+                    Framing::Bare,
+                    Box::pin(call.listen(permit, body)),
+                    Some(task),
+                )
             }
         };
         let outgoing = Outgoing { queue, framing };
@@ -286,7 +294,7 @@ impl Incoming {
         loop {
             match &mut self.state {
                 StreamState::Opening(head) => {
-                    let OpenedStream { response, seat } = tokio::select! {
+                    let OpenedStream { response, permit } = tokio::select! {
                         answer = head => answer?,
                         failure = append_failure(&mut self.appender) => return Err(failure),
                     };
@@ -299,7 +307,7 @@ impl Incoming {
                         Encoding::from_header(announced).map_err(TransportError::from)?;
                     self.state = StreamState::Reading {
                         response: Box::new(response),
-                        _seat: seat,
+                        _permit: permit,
                         decoder: Decoder::default(),
                         encoding,
                     };

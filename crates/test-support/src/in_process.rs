@@ -145,7 +145,7 @@ impl InProcessSession {
             ToolExecution::Inline => HostToolMode::Inline(calls),
         };
         let mut interjection = self.interjection.take();
-        let (events, mut told) = turn::turn_events();
+        let (events, mut received) = turn::turn_events();
         let request = TurnRequest {
             backend: self.backend.clone(),
             account: "a".into(),
@@ -180,7 +180,7 @@ impl InProcessSession {
                 cancel.cancel();
             }
             // Ends when the turn drops the sender.
-            while let Some(event) = told.recv().await {
+            while let Some(event) = received.recv().await {
                 all.push(event);
                 if let Some(words) = interjection.take() {
                     // A turn that has ended accepts no message.

@@ -30,10 +30,10 @@ impl ServerConfig {
 
     /// Appends a number to the label if one of the others already uses it.
     pub(in crate::cursor_config) fn stand_beside(&mut self, others: &[Self]) {
-        let taken = |label: &str| others.iter().any(|other| other.label == label);
+        let is_used = |label: &str| others.iter().any(|other| other.label == label);
         let mut number = 1;
         let own = self.label.clone();
-        while taken(&self.label) {
+        while is_used(&self.label) {
             number += 1;
             self.label = format!("{own}_{number}");
         }
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_by_name() {
+    fn invalid_settings_are_reported_by_name() {
         let (servers, problems) = parsed(&json!({"mcpServers": {
             "a": {}, "b": {"url": "ftp://x"}, "c": {"url": "http://x", "type": "sse"},
             "d": {"command": "x", "type": "http"}, "e": {"command": "x", "envFile": "none"}, "f": {"command": "x"},

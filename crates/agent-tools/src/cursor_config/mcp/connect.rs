@@ -30,9 +30,9 @@ pub(super) async fn keep(
     config: ServerConfig,
     limit: Duration,
 ) {
-    let tell = |state: ConnectionState| {
+    let set_state = |state: ConnectionState| {
         if let Some(server) = server.upgrade() {
-            server.tell(connection, state);
+            server.set_state(connection, state);
         }
     };
     let failed = |why: McpConnectError| ConnectionState::Failed {
@@ -47,18 +47,18 @@ pub(super) async fn keep(
         Ok(connected) => connected,
         Err(why) => {
             tracing::debug!(%why, "mcp.failed");
-            return tell(failed(why));
+            return set_state(failed(why));
         }
     };
     tracing::debug!(tools = ready.tools.len(), "mcp.connected");
     let peer = ready.peer.clone();
-    tell(ConnectionState::Ready(Arc::new(ready)));
+    set_state(ConnectionState::Ready(Arc::new(ready)));
     tokio::select! {
         _ = service.waiting() => {}
         () = refresh(&server, peer, &changed, limit) => {}
     }
     tracing::debug!("mcp.ended");
-    tell(failed(McpConnectError::Ended));
+    set_state(failed(McpConnectError::Ended));
 }
 
 /// Lists the server's tools again whenever it reports a change, one listing at a time. Returns
@@ -293,7 +293,7 @@ mod tests {
     }
 
     /// A free port that refuses connections, with this path.
-    async fn nobody_at(path: &str) -> McpTransport {
+    async fn unused_port_at(path: &str) -> McpTransport {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}{path}", listener.local_addr().unwrap());
         McpTransport::Http {
@@ -330,7 +330,7 @@ done"#
     }
 
     #[tokio::test]
-    async fn why_a_server_is_not_there_is_told() {
+    async fn the_reason_a_server_is_missing_is_reported() {
         for (way, expected) in [
             (answering("401 Unauthorized").await, McpConnectError::SignIn),
             (answering("403 Forbidden").await, McpConnectError::SignIn),
@@ -340,7 +340,7 @@ done"#
                 answering("500 Not 401, Unauthorized or 403").await,
                 McpConnectError::Refused,
             ),
-            (nobody_at("/401/403").await, McpConnectError::Refused),
+            (unused_port_at("/401/403").await, McpConnectError::Refused),
             (command("exit 3"), McpConnectError::Refused),
             (command("echo what"), McpConnectError::Refused),
         ] {

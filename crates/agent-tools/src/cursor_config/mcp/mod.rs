@@ -196,7 +196,7 @@ impl McpServer {
 
     /// Publishes the state of a connection. A failed one releases its processes, because their ids
     /// may soon be reused.
-    fn tell(&self, connection: ConnectionId, state: ConnectionState) {
+    fn set_state(&self, connection: ConnectionId, state: ConnectionState) {
         let mut hold = self.hold();
         if hold.connection != connection {
             return;
@@ -266,13 +266,13 @@ impl McpServer {
             return Vec::new();
         };
         let provider = self.config.identifier();
-        let mut taken = BTreeSet::new();
+        let mut used = BTreeSet::new();
         let mut offer = |tool: &Tool| {
             let schema = serde_json::Value::Object((*tool.input_schema).clone());
             let own = format!("{}-{}", self.config.label, plain(&tool.name));
             let mut name = own.clone();
             let mut number = 1;
-            while !taken.insert(name.clone()) {
+            while !used.insert(name.clone()) {
                 number += 1;
                 name = format!("{own}_{number}");
             }

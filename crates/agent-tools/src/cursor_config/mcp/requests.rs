@@ -133,7 +133,7 @@ impl McpServer {
             Err(_) => return Err(self.silent(limit)),
         };
         let server = self.config.identifier();
-        let told = |resource: Resource| list_mcp_resources_exec_result::McpResource {
+        let to_wire = |resource: Resource| list_mcp_resources_exec_result::McpResource {
             uri: resource.uri.clone(),
             name: Some(resource.name.clone()),
             description: resource.description.clone(),
@@ -141,7 +141,7 @@ impl McpServer {
             server: server.clone(),
             ..Default::default()
         };
-        Ok(list.into_iter().map(told).collect())
+        Ok(list.into_iter().map(to_wire).collect())
     }
 
     fn silent(&self, limit: Duration) -> String {
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_list_its_resources_is_told() {
+    async fn a_server_that_does_not_list_its_resources_is_reported() {
         let servers = silent("s");
         assert!(servers.0[0].ready().await.is_ok());
         tokio::time::pause();

@@ -184,10 +184,10 @@ impl Scan<'_> {
             Ok(json) => servers::read(&json, &names, &mut env_file),
             Err(error) => (Vec::new(), vec![error.to_string()]),
         };
-        let told = problems
+        let notices = problems
             .iter()
             .map(|problem| format!("{}: {problem}", path.display()));
-        self.survey.notices.extend(told);
+        self.survey.notices.extend(notices);
         servers
     }
 }
