@@ -390,8 +390,8 @@ fn fingerprint_case(case: &Json) -> Result<(), String> {
 fn scrubber_case(case: &Json) -> Result<(), String> {
     let input = &case["input"];
     let scrubber = Scrubber::new(input["apiKey"].as_str().map(Into::into));
-    let told = input.get("text").or(input.get("display"));
-    let scrubbed = scrub_json(&scrubber, told.expect("a text or a display"));
+    let original = input.get("text").or(input.get("display"));
+    let scrubbed = scrub_json(&scrubber, original.expect("a text or a display"));
     same("text", &scrubbed, &case["expected"])
 }
 

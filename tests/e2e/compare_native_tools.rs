@@ -439,7 +439,7 @@ async fn ignore_files_of_ripgreps_own_compare_equal() {
 #[tokio::test]
 async fn what_may_not_be_touched_compares_equal() {
     use std::os::unix::process::CommandExt as _;
-    const NOBODY: u32 = 65_534;
+    const UNPRIVILEGED: u32 = 65_534;
     if rustix::process::geteuid().is_root() {
         if recordings::is_recording() {
             use std::os::unix::fs::PermissionsExt as _;
@@ -453,13 +453,13 @@ async fn what_may_not_be_touched_compares_equal() {
                 "compare_native_tools::what_may_not_be_touched_compares_equal",
             ])
             .arg("--nocapture")
-            .uid(NOBODY)
-            .gid(NOBODY)
+            .uid(UNPRIVILEGED)
+            .gid(UNPRIVILEGED)
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&run.stderr);
-        assert!(run.status.success(), "{told}");
-        assert!(told.contains("closed: "), "it ran: {told}");
+        let errors = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.success(), "{errors}");
+        assert!(errors.contains("closed: "), "it ran: {errors}");
         return;
     }
     compare("closed").await;
@@ -489,10 +489,10 @@ fn no_proxy_gets_to_fetch() {
         ("NO_PROXY", "127.0.0.1"),
         ("PATH", "/usr/bin:/bin"),
     ];
-    let mut talk = test_support::rpc_session::RpcSession::new(&simulator, "proxy", &env);
-    talk.workspace = folder.path().to_str().unwrap().into();
-    let taken = talk.prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let mut session = test_support::rpc_session::RpcSession::new(&simulator, "proxy", &env);
+    session.workspace = folder.path().to_str().unwrap().into();
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     simulator.recorded().assert_played(&["completed"]);
     proxy.set_nonblocking(true).unwrap();
     assert!(proxy.accept().is_err(), "the proxy was asked");

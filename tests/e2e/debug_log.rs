@@ -93,16 +93,16 @@ impl SidecarHome {
             "model": {"id": "composer-2"}}}),
         );
         let mut stdout = child.stdout.take().unwrap();
-        let mut heard = Vec::new();
-        while !String::from_utf8_lossy(&heard).contains("stopReason") {
+        let mut received = Vec::new();
+        while !String::from_utf8_lossy(&received).contains("stopReason") {
             let mut piece = [0; 4096];
             let length = stdout.read(&mut piece).unwrap();
             assert_ne!(length, 0, "the sidecar is gone");
-            heard.extend_from_slice(&piece[..length]);
+            received.extend_from_slice(&piece[..length]);
         }
         say(json!({"jsonrpc": "2.0", "id": 8, "method": "shutdown", "params": {}}));
         say(json!({"jsonrpc": "2.0", "method": "exit"}));
-        let _rest = stdout.read_to_end(&mut heard).unwrap();
+        let _rest = stdout.read_to_end(&mut received).unwrap();
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success());
         String::from_utf8(output.stderr).unwrap()
@@ -110,12 +110,12 @@ impl SidecarHome {
 }
 
 /// Returns the path that a sidecar printed on stderr, exactly once.
-fn told(stderr: &str) -> PathBuf {
+fn printed(stderr: &str) -> PathBuf {
     let mut lines = stderr
         .lines()
         .filter_map(|line| line.strip_prefix("debug log: "));
-    let path = lines.next().expect("the path is told").into();
-    assert_eq!(lines.next(), None, "told once");
+    let path = lines.next().expect("the path is printed").into();
+    assert_eq!(lines.next(), None, "printed once");
     path
 }
 
@@ -145,7 +145,7 @@ fn a_turn_is_logged_without_a_word_of_it() {
     let simulator = Simulator::start(Transport::Http1);
     let place = SidecarHome::new(Some(&simulator)).with("PI_CURSOR_PROVIDER_DEBUG", "1");
     let stderr = place.turn("@every-exec");
-    let path = told(&stderr);
+    let path = printed(&stderr);
     assert!(path.starts_with(place.home.path().join(".local/state/cursor-sidecar/debug")));
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -155,7 +155,7 @@ fn a_turn_is_logged_without_a_word_of_it() {
     assert_no_canary(&stderr);
     assert!(
         !text.contains("Every kind was asked for."),
-        "the answer is nobody's business"
+        "the answer is not logged"
     );
     let records = records(&path);
     let events = events(&records);
@@ -187,7 +187,7 @@ fn a_turn_is_logged_without_a_word_of_it() {
         .find(|record| record["event"] == "text.first");
     assert!(
         run.unwrap()["run"].is_string(),
-        "what a run tells carries its id"
+        "records of a run carry its id"
     );
 }
 
@@ -204,7 +204,7 @@ fn prompts_quoted_in_server_errors_are_not_logged() {
         .build();
     let simulator = playing(Transport::Http1, &steps);
     let place = SidecarHome::new(Some(&simulator)).with("PI_CURSOR_PROVIDER_DEBUG", "1");
-    let path = told(&place.turn("go"));
+    let path = printed(&place.turn("go"));
     let text = std::fs::read_to_string(&path).unwrap();
     assert_no_canary(&text);
     assert!(text.contains("remote invalid_argument"), "{text}");
@@ -250,7 +250,7 @@ fn without_the_setting_nothing_is_written() {
 fn the_doctor_draws_the_last_turn() {
     let simulator = Simulator::start(Transport::Http1);
     let place = SidecarHome::new(Some(&simulator)).with("PI_CURSOR_PROVIDER_DEBUG", "1");
-    let path = told(&place.turn("@unknown"));
+    let path = printed(&place.turn("@unknown"));
     let by_name = place.run(&["doctor", path.to_str().unwrap()]);
     let last = place.run(&["doctor", "--last"]);
     assert_eq!(by_name, last);
@@ -330,7 +330,7 @@ fn a_terminal_gets_colours_unless_it_wants_none() {
 #[test]
 fn a_log_that_is_not_there_is_an_error() {
     let place = SidecarHome::new(None);
-    let told = [&["doctor", "nowhere.jsonl"][..], &["doctor", "--last"]].map(|arguments| {
+    let printed = [&["doctor", "nowhere.jsonl"][..], &["doctor", "--last"]].map(|arguments| {
         let output = place.run(arguments);
         assert_eq!(output.status.code(), Some(1));
         assert!(output.stdout.is_empty());
@@ -338,7 +338,7 @@ fn a_log_that_is_not_there_is_an_error() {
             .unwrap()
             .replace(place.home.path().to_str().unwrap(), "~")
     });
-    insta::assert_snapshot!(told.concat(), @"
+    insta::assert_snapshot!(printed.concat(), @"
     error: cannot read the debug log nowhere.jsonl: No such file or directory (os error 2)
     error: no debug log in ~/.local/state/cursor-sidecar/debug; set PI_CURSOR_PROVIDER_DEBUG=1 and try again what you want to see
     ");

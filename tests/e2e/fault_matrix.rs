@@ -26,7 +26,7 @@ const AT_ONCE: usize = 8;
 
 /// Runs all trials of `plan`.
 fn all(plan: &[(Kind, FaultPosition)]) -> Vec<((Kind, FaultPosition), TrialResult)> {
-    let (next, told) = (Mutex::new(0), Mutex::new(Vec::new()));
+    let (next, results) = (Mutex::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
@@ -38,29 +38,33 @@ fn all(plan: &[(Kind, FaultPosition)]) -> Vec<((Kind, FaultPosition), TrialResul
                     };
                     let Some(one) = plan.get(at) else { return };
                     let result = trial(one.0, Some(one.1));
-                    told.lock().unwrap().push((*one, result));
+                    results.lock().unwrap().push((*one, result));
                 }
             });
         }
     });
-    told.into_inner().unwrap()
+    results.into_inner().unwrap()
 }
 
 #[track_caller]
-fn nothing_wrong(seed: u64, told: &[((Kind, FaultPosition), TrialResult)]) {
-    let wrongs: Vec<String> = told
+fn nothing_wrong(seed: u64, results: &[((Kind, FaultPosition), TrialResult)]) {
+    let wrongs: Vec<String> = results
         .iter()
-        .filter(|(_, told)| !told.wrongs.is_empty())
-        .map(|(at, told)| {
-            let ((kind, place), wrongs) = (at, told.wrongs.join("; "));
-            format!("{}@{place:?} ({:?}): {wrongs}", kind.word(), told.outcome)
+        .filter(|(_, results)| !results.wrongs.is_empty())
+        .map(|(at, results)| {
+            let ((kind, place), wrongs) = (at, results.wrongs.join("; "));
+            format!(
+                "{}@{place:?} ({:?}): {wrongs}",
+                kind.word(),
+                results.outcome
+            )
         })
         .collect();
     assert!(
         wrongs.is_empty(),
         "{} of {} (FAULT_SEED={seed}; FAULT_MATRIX=<word>@<place> runs one again):\n{}",
         wrongs.len(),
-        told.len(),
+        results.len(),
         wrongs.join("\n")
     );
 }
@@ -93,28 +97,28 @@ fn nothing_is_lost_wherever_it_breaks() {
             plan.extend([0, 1].map(|round| (kind, FaultPosition::Pause(round))));
             continue;
         }
-        let told = smooth.entry((kind.story, kind.http)).or_insert_with(|| {
-            let told = trial(kind, None);
-            assert_eq!(told.wrongs, [""; 0]);
-            told
+        let results = smooth.entry((kind.story, kind.http)).or_insert_with(|| {
+            let results = trial(kind, None);
+            assert_eq!(results.wrongs, [""; 0]);
+            results
         });
         // HTTP/1.1 may carry several messages in one chunk.
         let least = match (kind.story, kind.http) {
             (Story::Prompt | Story::Busy, SidecarHttp::Two) => 60,
             _ => 40,
         };
-        assert!(told.frames >= least, "{} frames", told.frames);
+        assert!(results.frames >= least, "{} frames", results.frames);
         let (frames, bytes): (Vec<usize>, _) = match (&wanted, index) {
-            (Some(_), _) => ((0..told.frames).collect(), 20),
+            (Some(_), _) => ((0..results.frames).collect(), 20),
             // The first eight kinds are tried in more places than their variations.
-            (None, 0..8) => (scattered(seed, 3, told.frames).collect(), 1),
+            (None, 0..8) => (scattered(seed, 3, results.frames).collect(), 1),
             (None, _) if kind.story == Story::Busy => {
-                (scattered(seed, 2, told.frames).collect(), 0)
+                (scattered(seed, 2, results.frames).collect(), 0)
             }
-            (None, _) => (scattered(seed, 2, told.frames).skip(1).collect(), 0),
+            (None, _) => (scattered(seed, 2, results.frames).skip(1).collect(), 0),
         };
         let frames = frames.into_iter().map(FaultPosition::Frame);
-        let places = frames.chain(scattered(seed, bytes, told.bytes).map(FaultPosition::Byte));
+        let places = frames.chain(scattered(seed, bytes, results.bytes).map(FaultPosition::Byte));
         plan.extend(places.map(|place| (kind, place)));
     }
     // Restrict the plan to one conversation, kind or place, for debugging.
@@ -126,38 +130,38 @@ fn nothing_is_lost_wherever_it_breaks() {
         let words: Vec<String> = KINDS.iter().map(|kind| kind.word()).collect();
         assert!(!plan.is_empty(), "FAULT_MATRIX={wanted}: one of {words:?}");
     }
-    let told = all(&plan);
+    let results = all(&plan);
     for conversation in ["rounds", "tools"] {
         if !matches!(&wanted, Some(wanted) if wanted == "all" || wanted == conversation) {
             continue;
         }
-        let cells: BTreeMap<_, _> = told
+        let cells: BTreeMap<_, _> = results
             .iter()
             .filter(|((kind, _), _)| kind.story.is(conversation))
-            .map(|((kind, place), told)| ((*kind, column(*place)), told))
+            .map(|((kind, place), results)| ((*kind, column(*place)), results))
             .collect();
         let file = format!("docs/fault-matrix-{conversation}.svg").replace("-rounds", "");
         std::fs::write(test_support::root().join(file), picture::draw(&cells)).unwrap();
     }
     if wanted.is_some() {
         eprintln!("FAULT_SEED={seed}");
-        eprintln!("{}", picture::table(&told));
-        for ((kind, place), told) in &told {
-            if let Some(error) = &told.final_error {
+        eprintln!("{}", picture::table(&results));
+        for ((kind, place), results) in &results {
+            if let Some(error) = &results.final_error {
                 eprintln!("{}@{place:?} needs the person: {error}", kind.word());
             }
         }
     }
-    nothing_wrong(seed, &told);
-    let touched = told
+    nothing_wrong(seed, &results);
+    let touched = results
         .iter()
-        .filter(|(_, told)| told.outcome != RecoveryKind::Untouched);
+        .filter(|(_, results)| results.outcome != RecoveryKind::Untouched);
     assert!(
-        touched.count() * 10 >= told.len() * 9,
+        touched.count() * 10 >= results.len() * 9,
         "most faults must happen"
     );
     // A sidecar killed in a pause loses nothing, with a checkpoint or without.
-    for ((kind, place), told) in &told {
+    for ((kind, place), results) in &results {
         let wanted = match (kind.places, kind.story) {
             (FaultScope::Wire, _) => continue,
             (FaultScope::Pauses, Story::Prompt | Story::Busy) => RecoveryKind::Recovered,
@@ -166,7 +170,7 @@ fn nothing_is_lost_wherever_it_breaks() {
                 RecoveryKind::Rebuilt
             }
         };
-        assert_eq!(told.outcome, wanted, "{}@{place:?}", kind.word());
+        assert_eq!(results.outcome, wanted, "{}@{place:?}", kind.word());
     }
 }
 

@@ -51,21 +51,21 @@ fn assert_small(case: &str, peak_kib: Option<u64>) {
 #[track_caller]
 fn turn(case: &str, server: &HostileServer, change: impl FnOnce(&mut Json)) -> TurnOutcome {
     let simulator = simulator();
-    let mut talk = RpcSession::new(&simulator, "s1", &env(&simulator, server));
-    talk.user("go");
-    let mut params = talk.params();
+    let mut session = RpcSession::new(&simulator, "s1", &env(&simulator, server));
+    session.user("go");
+    let mut params = session.params();
     change(&mut params);
-    let id = talk.begin_with(&params);
-    let taken = talk.finish(&id);
-    assert_small(case, talk.host.peak_kib());
-    taken
+    let id = session.begin_with(&params);
+    let outcome = session.finish(&id);
+    assert_small(case, session.host.peak_kib());
+    outcome
 }
 
 #[track_caller]
 fn assert_refused(case: &str, server: &HostileServer, why: &str) {
-    let taken = turn(case, server, |_| {});
-    assert_eq!(taken.stop, "error", "{}", taken.error);
-    assert!(taken.error.contains(why), "{}", taken.error);
+    let outcome = turn(case, server, |_| {});
+    assert_eq!(outcome.stop, "error", "{}", outcome.error);
+    assert!(outcome.error.contains(why), "{}", outcome.error);
 }
 
 /// Returns the field headers around a text of this many bytes.
@@ -125,8 +125,11 @@ fn unknown_fields_take_no_memory_and_do_not_end_the_turn() {
         let drift = std::iter::repeat_n(envelope.clone(), 3);
         Box::new(drift.chain([text("ok"), turn_ended()]))
     });
-    let taken = turn("3 times 15 MiB of unknown fields", &server, |_| {});
-    assert_eq!((taken.text.as_str(), taken.stop.as_str()), ("ok", "stop"));
+    let outcome = turn("3 times 15 MiB of unknown fields", &server, |_| {});
+    assert_eq!(
+        (outcome.text.as_str(), outcome.stop.as_str()),
+        ("ok", "stop")
+    );
 }
 
 #[test]
@@ -150,7 +153,7 @@ fn endless_text_ends_the_turn() {
     let piece = text("All work and no play. ".repeat(1000));
     let server = HostileServer::start(move || Box::new(std::iter::repeat(piece.clone())));
     assert_refused("endless text", &server, TOO_MUCH_TEXT);
-    assert!(server.sent() < 64 * MIB, "nobody reads the rest");
+    assert!(server.sent() < 64 * MIB, "the rest is not read");
 }
 
 #[test]
@@ -158,7 +161,7 @@ fn endless_thinking_ends_the_turn() {
     let piece = thinking("Perhaps, or perhaps not. ".repeat(1000));
     let server = HostileServer::start(move || Box::new(std::iter::repeat(piece.clone())));
     assert_refused("endless thinking", &server, TOO_MUCH_TEXT);
-    assert!(server.sent() < 64 * MIB, "nobody reads the rest");
+    assert!(server.sent() < 64 * MIB, "the rest is not read");
 }
 
 #[test]
@@ -206,8 +209,8 @@ async fn endless_text_is_an_error_of_the_gateway() {
     chat.user("go");
     let answer = chat.send(&chat.body()).await;
     assert_eq!(answer.status(), 502);
-    let told = answer.text().await.unwrap();
-    assert!(told.contains(TOO_MUCH_TEXT), "{told}");
+    let printed = answer.text().await.unwrap();
+    assert!(printed.contains(TOO_MUCH_TEXT), "{printed}");
     assert_small("endless text, gateway", gateway.peak_kib());
 }
 
@@ -220,29 +223,32 @@ fn large_checkpoints_are_accepted_within_the_bound() {
         let checkpoints = std::iter::repeat_n(envelope.clone(), 3);
         Box::new(checkpoints.chain([text("ok"), turn_ended()]))
     });
-    let taken = turn("3 checkpoints of 20 MiB", &server, |_| {});
-    assert_eq!((taken.text.as_str(), taken.stop.as_str()), ("ok", "stop"));
+    let outcome = turn("3 checkpoints of 20 MiB", &server, |_| {});
+    assert_eq!(
+        (outcome.text.as_str(), outcome.stop.as_str()),
+        ("ok", "stop")
+    );
 }
 
 #[test]
 fn endless_blobs_end_the_turn() {
     let server = HostileServer::start(|| Box::new((0..).map(|id| blob(id, MIB))));
-    let taken = turn("endless blobs in memory", &server, |params| {
+    let outcome = turn("endless blobs in memory", &server, |params| {
         params["keep"] = json!("memory")
     });
-    assert_eq!(taken.stop, "error");
+    assert_eq!(outcome.stop, "error");
     let why = "Cursor stored more than 64 MiB of blobs in this conversation";
-    assert!(taken.error.contains(why), "{}", taken.error);
+    assert!(outcome.error.contains(why), "{}", outcome.error);
 }
 
 /// Blobs of a stored conversation go to disk, up to a limit of its own.
 #[test]
 fn endless_blobs_on_disk_end_the_turn() {
     let server = HostileServer::start(|| Box::new((0..).map(|id| blob(id, 16 * MIB))));
-    let taken = turn("endless blobs on disk", &server, |_| {});
-    assert_eq!(taken.stop, "error");
+    let outcome = turn("endless blobs on disk", &server, |_| {});
+    assert_eq!(outcome.stop, "error");
     let why = "Cursor stored more than 256 MiB of blobs in this conversation";
-    assert!(taken.error.contains(why), "{}", taken.error);
+    assert!(outcome.error.contains(why), "{}", outcome.error);
 }
 
 #[test]
@@ -254,23 +260,23 @@ fn a_host_that_reads_late_gets_everything_in_order_and_costs_little() {
         Box::new(pieces.chain([turn_ended()]))
     });
     let simulator = simulator();
-    let mut talk = RpcSession::new(&simulator, "s1", &env(&simulator, &server));
-    let before = talk.host.peak_kib();
-    talk.user("go");
-    let id = talk.begin();
+    let mut session = RpcSession::new(&simulator, "s1", &env(&simulator, &server));
+    let before = session.host.peak_kib();
+    session.user("go");
+    let id = session.begin();
     // The host reads nothing until the server is blocked.
     server.wait_until_blocked();
     let sent = server.sent();
     assert!(sent < PIECES * 4096, "it has to wait for the host");
-    if let (Some(before), Some(peak)) = (before, talk.host.peak_kib()) {
+    if let (Some(before), Some(peak)) = (before, session.host.peak_kib()) {
         let more = (peak - before) / 1024;
         assert!(more <= 64, "{more} MiB more");
     }
-    let taken = talk.finish(&id);
-    assert_small("a host that reads late", talk.host.peak_kib());
-    assert_eq!(taken.stop, "stop", "{}", taken.error);
-    assert_eq!(taken.text.len(), PIECES * 4096);
+    let outcome = session.finish(&id);
+    assert_small("a host that reads late", session.host.peak_kib());
+    assert_eq!(outcome.stop, "stop", "{}", outcome.error);
+    assert_eq!(outcome.text.len(), PIECES * 4096);
     let in_order = |(number, line): (usize, &[u8])| line == piece(number).as_bytes();
-    let mut lines = taken.text.as_bytes().chunks(4096).enumerate();
+    let mut lines = outcome.text.as_bytes().chunks(4096).enumerate();
     assert!(lines.all(in_order));
 }

@@ -21,7 +21,7 @@ use test_support::simulator::{Simulator, Transport};
 /// A run that stays open because the host has not answered its first call.
 pub struct OpenRun {
     pub simulator: Simulator,
-    pub talk: RpcSession,
+    pub session: RpcSession,
     turn: String,
     /// The call that keeps the run open.
     first: Json,
@@ -49,22 +49,22 @@ impl OpenRun {
             .then(END)
             .build();
         let simulator = playing(Transport::H2c, &steps);
-        let mut talk = RpcSession::new(&simulator, "s", &[]);
+        let mut session = RpcSession::new(&simulator, "s", &[]);
         let mut all = vec![
             ("CURSOR_BACKEND_URL", simulator.url.as_str()),
             ("CURSOR_API_KEY", "crsr_test"),
         ];
         all.extend_from_slice(env);
-        talk.host = SidecarProcess::start(&all);
+        session.host = SidecarProcess::start(&all);
         let params = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test"},
                             "capabilities": {"tools": "inline"}});
-        talk.host.call("initialize", params);
-        talk.tools = vec![tool("look"), tool("read")];
-        assert_eq!(endpoint(&mut talk), Json::Null, "there is no run");
-        let (turn, first, at) = begin(&mut talk);
+        session.host.call("initialize", params);
+        session.tools = vec![tool("look"), tool("read")];
+        assert_eq!(endpoint(&mut session), Json::Null, "there is no run");
+        let (turn, first, at) = begin(&mut session);
         Self {
             simulator,
-            talk,
+            session,
             turn,
             first,
             at,
@@ -74,7 +74,7 @@ impl OpenRun {
 
     /// Starts another run of the same session, after [`Self::finish`].
     pub fn again(&mut self) {
-        (self.turn, self.first, self.at) = begin(&mut self.talk);
+        (self.turn, self.first, self.at) = begin(&mut self.session);
         self.runs += 1;
     }
 
@@ -82,14 +82,14 @@ impl OpenRun {
         let content = json!({"content": [{"type": "text", "text": text}],
                              "structuredContent": {"said": text}});
         let answer = json!({"jsonrpc": "2.0", "id": call["id"], "result": content});
-        self.talk.host.send(&answer);
+        self.session.host.send(&answer);
     }
 
     /// Executes calls by echoing their `q`, up to the one whose `q` is `last`; returns their
     /// number.
     pub fn work(&mut self) -> usize {
         for done in 1.. {
-            let call = self.talk.host.receive();
+            let call = self.session.host.receive();
             assert_eq!(call["method"], "tool/call", "{call}");
             assert_eq!(call["params"]["name"], "look");
             let q = call["params"]["arguments"]["q"]
@@ -108,14 +108,14 @@ impl OpenRun {
     pub fn finish(&mut self) {
         let first = self.first.clone();
         self.answer(&first, "42");
-        let taken = self.talk.finish(&self.turn.clone());
+        let outcome = self.session.finish(&self.turn.clone());
         assert_eq!(
-            (taken.stop.as_str(), taken.text.as_str()),
+            (outcome.stop.as_str(), outcome.text.as_str()),
             ("stop", "Done.")
         );
         let played = vec!["completed"; self.runs];
         self.simulator.recorded().assert_played(&played);
-        assert_eq!(endpoint(&mut self.talk), Json::Null, "the run is over");
+        assert_eq!(endpoint(&mut self.session), Json::Null, "the run is over");
     }
 
     /// Sends a plain request and returns the status of the response.
@@ -125,30 +125,32 @@ impl OpenRun {
 }
 
 /// Starts a run, waits for its call, and returns the turn, the call and the endpoint.
-fn begin(talk: &mut RpcSession) -> (String, Json, McpAddress) {
-    talk.user("go");
-    let turn = talk.begin();
+fn begin(session: &mut RpcSession) -> (String, Json, McpAddress) {
+    session.user("go");
+    let turn = session.begin();
     let first = loop {
-        let message = talk.host.receive();
+        let message = session.host.receive();
         if message["method"] == "tool/call" {
             break message;
         }
     };
-    let told = endpoint(talk);
+    let address = endpoint(session);
     assert_eq!(
-        told["tools"],
+        address["tools"],
         json!([{"name": "pi__look", "hostName": "look"}])
     );
-    assert_eq!(endpoint(talk), told, "the same each time");
+    assert_eq!(endpoint(session), address, "the same each time");
     let at = McpAddress {
-        url: told["url"].as_str().unwrap().into(),
-        token: told["token"].as_str().unwrap().into(),
+        url: address["url"].as_str().unwrap().into(),
+        token: address["token"].as_str().unwrap().into(),
     };
     (turn, first, at)
 }
 
-pub fn endpoint(talk: &mut RpcSession) -> Json {
-    let answer = talk.host.call("bridge/endpoint", json!({"sessionId": "s"}));
+pub fn endpoint(session: &mut RpcSession) -> Json {
+    let answer = session
+        .host
+        .call("bridge/endpoint", json!({"sessionId": "s"}));
     assert!(answer.get("error").is_none(), "{answer}");
     answer["result"]["endpoint"].clone()
 }
@@ -280,7 +282,7 @@ fn the_official_client_lists_and_calls() {
     // They were sent concurrently, so the last need not arrive last.
     let mut done = 0;
     while done < 21 {
-        let call = run.talk.host.receive();
+        let call = run.session.host.receive();
         let q = call["params"]["arguments"]["q"]
             .as_str()
             .unwrap()
@@ -292,8 +294,8 @@ fn the_official_client_lists_and_calls() {
     assert_eq!(report["server"]["name"], "cursor-sidecar", "{report}");
     assert_eq!(report["tools"][0]["name"], "pi__look", "{report}");
     for n in 0..20 {
-        let said = &report["results"][n]["content"][0]["text"];
-        assert_eq!(*said, format!("saw {n}"), "{report}");
+        let shown = &report["results"][n]["content"][0]["text"];
+        assert_eq!(*shown, format!("saw {n}"), "{report}");
     }
     assert_eq!(report["results"][20]["isError"], true, "{report}");
     run.finish();
@@ -349,7 +351,7 @@ fn a_caller_that_waits_when_the_run_ends_gets_an_error() {
     let mut run = OpenRun::open();
     let at = run.at.clone();
     let outside = beside(async move { client(&at).await.call_tool(look("x")).await });
-    let call = run.talk.host.receive();
+    let call = run.session.host.receive();
     assert_eq!(call["params"]["arguments"]["q"], "x");
     run.finish();
     let error = outside.join().unwrap().unwrap_err();
@@ -365,28 +367,32 @@ fn a_parked_run_offers_the_calls_with_the_next_turn() {
         .then(END)
         .build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("look")];
-    let mut taken = talk.prompt("go");
-    let first = taken.calls[0].clone();
-    let told = endpoint(&mut talk);
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("look")];
+    let mut outcome = session.prompt("go");
+    let first = outcome.calls[0].clone();
+    let address = endpoint(&mut session);
     let at = McpAddress {
-        url: told["url"].as_str().unwrap().into(),
-        token: told["token"].as_str().unwrap().into(),
+        url: address["url"].as_str().unwrap().into(),
+        token: address["token"].as_str().unwrap().into(),
     };
     let outside = beside(async move { client(&at).await.call_tool(look("out")).await });
     // Calls without a result are offered again, together with new ones.
-    while taken.calls.len() < 2 {
-        taken = talk.turn();
-        assert_eq!(taken.stop, "toolUse", "{taken:?}");
+    while outcome.calls.len() < 2 {
+        outcome = session.turn();
+        assert_eq!(outcome.stop, "toolUse", "{outcome:?}");
     }
-    let other = taken.calls.iter().find(|call| call.id != first.id).unwrap();
+    let other = outcome
+        .calls
+        .iter()
+        .find(|call| call.id != first.id)
+        .unwrap();
     assert_eq!(other.arguments, json!({"q": "out"}));
-    talk.result(&first, json!("42"));
-    talk.result(other, json!("out there"));
-    let taken = talk.turn();
+    session.result(&first, json!("42"));
+    session.result(other, json!("out there"));
+    let outcome = session.turn();
     assert_eq!(
-        (taken.stop.as_str(), taken.text.as_str()),
+        (outcome.stop.as_str(), outcome.text.as_str()),
         ("stop", "Done.")
     );
     let result = serde_json::to_value(outside.join().unwrap().unwrap()).unwrap();
@@ -413,7 +419,7 @@ fn two_thousand_calls_of_one_client_are_all_answered() {
     });
     assert_eq!(run.work(), 2_001);
     outside.join().unwrap();
-    if let Some(kib) = run.talk.host.peak_kib() {
+    if let Some(kib) = run.session.host.peak_kib() {
         assert!(kib < 400 * 1024, "{kib} KiB");
     }
     run.finish();

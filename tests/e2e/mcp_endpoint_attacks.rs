@@ -48,9 +48,9 @@ impl McpAddress {
     async fn exchange(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.parts().0).await.unwrap();
         stream.write_all(bytes).await.unwrap();
-        let mut heard = String::new();
-        stream.read_to_string(&mut heard).await.unwrap();
-        heard
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        response
     }
 }
 
@@ -105,9 +105,9 @@ fn a_name_that_was_pointed_here_opens_nothing() {
     let request = run.at.head(&format!("Content-Length: {}", HELLO.len()));
     let request = request.replacen(&line, &absolute, 1) + HELLO;
     let at = run.at.clone();
-    let heard = beside(async move { at.exchange(request.as_bytes()).await });
-    let heard = heard.join().unwrap();
-    assert!(heard.starts_with("HTTP/1.1 403 "), "{heard}");
+    let response = beside(async move { at.exchange(request.as_bytes()).await });
+    let response = response.join().unwrap();
+    assert!(response.starts_with("HTTP/1.1 403 "), "{response}");
     // Local requests under the machine's own name are accepted.
     let own = format!("http://localhost:{port}");
     let host = format!("localhost:{port}");
@@ -123,8 +123,8 @@ fn a_name_that_was_pointed_here_opens_nothing() {
 fn what_cards_are_called_cannot_be_called() {
     let mut run = OpenRun::open();
     run.finish();
-    run.talk.tools.extend(["cursor", "bash"].map(tool));
-    run.talk.cards = vec!["read", "bash", "cursor"];
+    run.session.tools.extend(["cursor", "bash"].map(tool));
+    run.session.cards = vec!["read", "bash", "cursor"];
     run.again();
     let plain = Plain::new(&run.at);
     let outside = beside(async move {
@@ -156,7 +156,7 @@ fn what_cards_are_called_cannot_be_called() {
 fn a_token_is_good_for_its_run_and_no_longer() {
     let mut run = OpenRun::open();
     let plain = Plain::new(&run.at);
-    let session = beside(async move {
+    let mcp_session = beside(async move {
         let id = plain.session().await.unwrap();
         let listed = plain
             .post(Some(&id), serde_json::from_str(LIST).unwrap())
@@ -164,7 +164,7 @@ fn a_token_is_good_for_its_run_and_no_longer() {
         assert!(listed.text().await.unwrap().contains("pi__look"));
         id
     });
-    let session = session.join().unwrap();
+    let mcp_session = mcp_session.join().unwrap();
     let old = run.at.clone();
     let token = &old.token;
     for wrong in [
@@ -184,7 +184,7 @@ fn a_token_is_good_for_its_run_and_no_longer() {
     let replay = call(7, "replayed").to_string();
     let bearer = format!("Bearer {token}");
     let auth = ("Authorization", bearer.as_str());
-    let known = ("Mcp-Session-Id", session.as_str());
+    let known = ("Mcp-Session-Id", mcp_session.as_str());
     for body in [HELLO, LIST, &replay] {
         assert_eq!(knock(&old.url, &[auth, known], body), 410);
         assert_eq!(knock(&old.url, &[auth], body), 410);
@@ -230,7 +230,7 @@ fn strangers_are_refused_before_any_work() {
         assert_eq!(listeners("/proc/net/tcp6"), [] as [String; 0]);
     }
     let at = run.at.clone();
-    let heard = beside(async move {
+    let response = beside(async move {
         let length = format!("Content-Length: {}", HELLO.len());
         let hello = at.head(&length) + HELLO;
         let plain = hello.replace("Accept: application/json, text/event-stream\r\n", "");
@@ -242,7 +242,10 @@ fn strangers_are_refused_before_any_work() {
             at.exchange(put.as_bytes()).await,
         ]
     });
-    let statuses = heard.join().unwrap().map(|heard| heard[9..12].to_owned());
+    let statuses = response
+        .join()
+        .unwrap()
+        .map(|response| response[9..12].to_owned());
     assert_eq!(statuses, ["406", "415", "405"]);
     nothing_came_through(&mut run);
     run.finish();
@@ -253,7 +256,7 @@ fn strangers_are_refused_before_any_work() {
 fn what_is_no_call_is_refused_as_such() {
     let mut run = OpenRun::open();
     let plain = Plain::new(&run.at);
-    let told = beside(async move {
+    let rejected = beside(async move {
         let id = plain.session().await.unwrap();
         let mut wrong = call(7, "x");
         wrong["params"]["arguments"] = json!([1]);
@@ -263,20 +266,20 @@ fn what_is_no_call_is_refused_as_such() {
             "[]".into(),
             r#"{"id":1}"#.into(),
         ];
-        let mut told = Vec::new();
+        let mut rejected = Vec::new();
         for body in bodies {
             let answer = plain.send(Some(&id), body).await;
             let status = answer.status().as_u16();
             let body: Json = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
-            told.push((status, body["id"].clone(), body["error"].clone()));
+            rejected.push((status, body["id"].clone(), body["error"].clone()));
         }
-        told
+        rejected
     });
-    let told = told.join().unwrap();
+    let rejected = rejected.join().unwrap();
     let error = |code: i32, message: &str| json!({"code": code, "message": message});
     let none = error(-32600, "the body is not a JSON-RPC 2.0 message");
     assert_eq!(
-        told,
+        rejected,
         [
             (
                 200,
@@ -299,11 +302,11 @@ fn what_is_too_long_is_not_taken_in() {
     const MOST: usize = 8 * 1024 * 1024;
     let mut run = OpenRun::open();
     let at = run.at.clone();
-    let before = run.talk.host.peak_kib();
+    let before = run.session.host.peak_kib();
     let outside = beside(async move {
-        let told = at.head(&format!("Content-Length: {}", MOST + 1));
-        let heard = at.exchange(told.as_bytes()).await;
-        assert!(heard.starts_with("HTTP/1.1 413 "), "{heard}");
+        let rejected = at.head(&format!("Content-Length: {}", MOST + 1));
+        let response = at.exchange(rejected.as_bytes()).await;
+        assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
         // A client that does not declare the length.
         let piece = "x".repeat(64 * 1024);
         let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
@@ -312,19 +315,19 @@ fn what_is_too_long_is_not_taken_in() {
             body.push_str(&chunk);
         }
         body.push_str("1\r\nx\r\n");
-        let heard = at.exchange(body.as_bytes()).await;
-        assert!(heard.starts_with("HTTP/1.1 413 "), "{heard}");
+        let response = at.exchange(body.as_bytes()).await;
+        assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
         // The connection of a client that never stops sending is closed.
         let mut stream = TcpStream::connect(at.parts().0).await.unwrap();
         let head = at.head("Transfer-Encoding: chunked");
         stream.write_all(head.as_bytes()).await.unwrap();
         while stream.write_all(chunk.as_bytes()).await.is_ok() {}
         let long = at.head(&format!("X-Long: {}", "x".repeat(32 * 1024)));
-        let heard = at.exchange(long.as_bytes()).await;
-        assert!(heard.starts_with("HTTP/1.1 431 "), "{heard}");
+        let response = at.exchange(long.as_bytes()).await;
+        assert!(response.starts_with("HTTP/1.1 431 "), "{response}");
     });
     outside.join().unwrap();
-    if let (Some(before), Some(peak)) = (before, run.talk.host.peak_kib()) {
+    if let (Some(before), Some(peak)) = (before, run.session.host.peak_kib()) {
         let grown = peak - before;
         assert!(grown < 64 * 1024, "{grown} KiB");
     }
@@ -343,8 +346,8 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
         .build();
     let (_sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
-    let taken = guest.prompt("go").await;
-    assert_eq!(taken.stop, Stop::ToolUse);
+    let outcome = guest.prompt("go").await;
+    assert_eq!(outcome.stop, Stop::ToolUse);
     let server = McpEndpoint::default();
     let gate = guest.session.gate().unwrap();
     let address = server.open(&gate).await.unwrap();
@@ -360,7 +363,7 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
         let mut stream = TcpStream::connect(at.parts().0).await.unwrap();
         stream.write_all(begin.as_bytes()).await.unwrap();
         let (mut reading, mut writing) = stream.split();
-        let mut heard = String::new();
+        let mut response = String::new();
         let dripping = async {
             while writing.write_all(b"x").await.is_ok() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -369,18 +372,18 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
         };
         tokio::select! {
             // A client that keeps writing may see a reset instead of the response.
-            _ = reading.read_to_string(&mut heard) => {}
+            _ = reading.read_to_string(&mut response) => {}
             () = dripping => {}
         }
-        (heard, start.elapsed().as_secs())
+        (response, start.elapsed().as_secs())
     };
     let served = async {
         for _ in 0..25 {
             tokio::time::sleep(Duration::from_secs(1)).await;
             let hello = at.head(&format!("Content-Length: {}", HELLO.len())) + HELLO;
-            let heard = at.exchange(hello.as_bytes()).await;
-            assert!(heard.starts_with("HTTP/1.1 200 "), "{heard}");
-            assert!(heard.contains("cursor-sidecar"), "{heard}");
+            let response = at.exchange(hello.as_bytes()).await;
+            assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+            assert!(response.contains("cursor-sidecar"), "{response}");
         }
     };
     let long = at.head("Content-Length: 1000000");
@@ -391,16 +394,19 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
         trickle(head),
         served
     );
-    for (heard, after) in [body, chunks] {
-        assert!(heard.starts_with("HTTP/1.1 408 "), "{heard}");
+    for (response, after) in [body, chunks] {
+        assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
         assert!((29..=45).contains(&after), "after {after} s");
     }
-    assert_eq!(head.0, "", "who asks for nothing is told nothing");
+    assert_eq!(head.0, "", "no request, no response");
     assert!((9..=20).contains(&head.1), "after {} s", head.1);
     tokio::time::resume();
-    guest.result(&taken.calls[0], "42");
-    let taken = guest.turn(CancelAfter::Endless).await;
-    assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, "Done."));
+    guest.result(&outcome.calls[0], "42");
+    let outcome = guest.turn(CancelAfter::Endless).await;
+    assert_eq!(
+        (outcome.stop, outcome.text.as_str()),
+        (Stop::Finished, "Done.")
+    );
 }
 
 /// Of two waiting calls one is cancelled: the host receives the cancel, the other call is not
@@ -424,10 +430,10 @@ fn a_withdrawn_call_is_not_answered() {
         };
         tokio::join!(ask(1), ask(2), taking_back)
     });
-    let mut calls = [run.talk.host.receive(), run.talk.host.receive()];
+    let mut calls = [run.session.host.receive(), run.session.host.receive()];
     calls.sort_by_key(|call| call["params"]["arguments"]["q"].to_string());
     both_there.send(()).unwrap();
-    let cancel = run.talk.host.receive();
+    let cancel = run.session.host.receive();
     assert_eq!(cancel["method"], "$/cancelRequest", "{cancel}");
     assert_eq!(cancel["params"]["id"], calls[0]["id"]);
     run.answer(&calls[0], "late");

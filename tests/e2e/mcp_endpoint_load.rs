@@ -25,7 +25,7 @@ const MOST_KIB: u64 = 32;
 struct AcceptedCall {
     n: usize,
     stream: TcpStream,
-    heard: String,
+    response: String,
 }
 
 impl AcceptedCall {
@@ -43,27 +43,34 @@ impl AcceptedCall {
         );
         let mut stream = TcpStream::connect(host).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
-        let mut heard = Vec::new();
-        while !heard.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
-            assert_ne!(stream.read_buf(&mut heard).await.unwrap(), 0, "{n}");
+        let mut response = Vec::new();
+        while !response.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+            assert_ne!(stream.read_buf(&mut response).await.unwrap(), 0, "{n}");
         }
-        let heard = String::from_utf8(heard).unwrap();
-        assert!(heard.starts_with("HTTP/1.1 200 "), "{n}: {heard}");
-        Self { n, stream, heard }
+        let response = String::from_utf8(response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 200 "), "{n}: {response}");
+        Self {
+            n,
+            stream,
+            response,
+        }
     }
 
     /// Reads the rest and asserts that it is exactly this call's answer.
     async fn end(mut self) {
-        self.stream.read_to_string(&mut self.heard).await.unwrap();
+        self.stream
+            .read_to_string(&mut self.response)
+            .await
+            .unwrap();
         let data = self
-            .heard
+            .response
             .lines()
             .filter_map(|line| line.strip_prefix("data:"));
         let answers: Vec<Json> = data
             .filter(|data| !data.trim().is_empty())
             .map(|data| serde_json::from_str(data).unwrap())
             .collect();
-        assert_eq!(answers.len(), 1, "{}: {}", self.n, self.heard);
+        assert_eq!(answers.len(), 1, "{}: {}", self.n, self.response);
         assert_eq!(answers[0]["id"], self.n);
         let content = json!([{"type": "text", "text": format!("saw {}", self.n)}]);
         assert_eq!(answers[0]["result"]["content"], content, "{}", answers[0]);
@@ -82,7 +89,7 @@ fn make_room() {
 }
 
 /// Returns the complete log lines about calls.
-fn told(text: &str) -> impl Iterator<Item = &str> {
+fn log_lines(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.split_inclusive('\n');
     lines.filter(|line| line.ends_with('\n') && line.contains(r#""event":"request_"#))
 }
@@ -138,7 +145,7 @@ fn ten_thousand_calls_wait_at_once_and_are_all_answered() {
             file.to_str().unwrap(),
         ),
     ]);
-    let host = &run.talk.host;
+    let host = &run.session.host;
     let (kib, files) = (host.resident_kib(), host.open_files());
     // Cursor's own call is pending all the time.
     let mut past = 1;
@@ -148,10 +155,10 @@ fn ten_thousand_calls_wait_at_once_and_are_all_answered() {
         let outside = beside(visit(run.at.clone(), count, all_there));
         are_there.blocking_recv().expect("all are let in");
         let read = || std::fs::read_to_string(&file).unwrap();
-        until(|| (told(&read()).count() >= past + count).then_some(()));
+        until(|| (log_lines(&read()).count() >= past + count).then_some(()));
         let mut asked = vec![0; count];
         for _ in 0..count {
-            let call = run.talk.host.receive();
+            let call = run.session.host.receive();
             assert_eq!(call["method"], "tool/call", "{call}");
             let q = call["params"]["arguments"]["q"]
                 .as_str()
@@ -162,7 +169,7 @@ fn ten_thousand_calls_wait_at_once_and_are_all_answered() {
         }
         outside.join().unwrap();
         assert!(asked.iter().all(|times| *times == 1), "each once");
-        let events: Vec<_> = told(&read()).skip(past).map(event).collect();
+        let events: Vec<_> = log_lines(&read()).skip(past).map(event).collect();
         let (queued, resolved) = events.split_at(count);
         assert!(queued.iter().all(|(name, _)| name == "request_queued"));
         // Calls that arrive at the same time may be logged in another order.
@@ -173,8 +180,8 @@ fn ten_thousand_calls_wait_at_once_and_are_all_answered() {
         let fewest = resolved.iter().map(|(_, waiting)| *waiting).min();
         assert_eq!(fewest, Some(1), "of theirs, none waits");
         past += events.len();
-        peaks.extend(run.talk.host.peak_kib());
-        let host = &run.talk.host;
+        peaks.extend(run.session.host.peak_kib());
+        let host = &run.session.host;
         until(|| (host.open_files() <= files).then_some(()));
     }
     if let (Some(kib), [peak, later]) = (kib, &peaks[..]) {

@@ -149,14 +149,14 @@ fn a_client_that_hangs_up_has_given_its_call_up() {
         .then(END)
         .build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("look")];
-    let mut taken = talk.prompt("go");
-    let first = taken.calls[0].clone();
-    let told = endpoint(&mut talk);
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("look")];
+    let mut outcome = session.prompt("go");
+    let first = outcome.calls[0].clone();
+    let address = endpoint(&mut session);
     let plain = Plain::new(&McpAddress {
-        url: told["url"].as_str().unwrap().into(),
-        token: told["token"].as_str().unwrap().into(),
+        url: address["url"].as_str().unwrap().into(),
+        token: address["token"].as_str().unwrap().into(),
     });
     let (hang_up, hung_up) = tokio::sync::oneshot::channel::<()>();
     let outside = beside(async move {
@@ -169,19 +169,19 @@ fn a_client_that_hangs_up_has_given_its_call_up() {
             _ = hung_up => {}
         }
     });
-    while taken.calls.len() < 2 {
-        taken = talk.turn();
+    while outcome.calls.len() < 2 {
+        outcome = session.turn();
     }
     hang_up.send(()).unwrap();
     outside.join().unwrap();
-    while taken.calls.len() > 1 {
-        taken = talk.turn();
+    while outcome.calls.len() > 1 {
+        outcome = session.turn();
     }
-    assert_eq!(taken.calls[0].id, first.id);
-    talk.result(&first, json!("42"));
-    let taken = talk.turn();
+    assert_eq!(outcome.calls[0].id, first.id);
+    session.result(&first, json!("42"));
+    let outcome = session.turn();
     assert_eq!(
-        (taken.stop.as_str(), taken.text.as_str()),
+        (outcome.stop.as_str(), outcome.text.as_str()),
         ("stop", "Done.")
     );
     simulator.recorded().assert_played(&["completed"]);
@@ -193,7 +193,7 @@ fn a_client_that_hangs_up_has_given_its_call_up() {
 fn a_host_with_hands_of_its_own_hears_that_a_caller_has_left() {
     let mut run = OpenRun::open();
     let plain = Plain::new(&run.at);
-    let (next, mut told) = tokio::sync::mpsc::unbounded_channel::<()>();
+    let (next, mut address) = tokio::sync::mpsc::unbounded_channel::<()>();
     let outside = beside(async move {
         let id = plain.session().await.unwrap();
         let call = |n: u32| {
@@ -204,12 +204,12 @@ fn a_host_with_hands_of_its_own_hears_that_a_caller_has_left() {
         let calling = async { plain.post(Some(&id), call(1)).await.bytes().await };
         tokio::select! {
             answer = calling => panic!("{answer:?}"),
-            _ = told.recv() => {}
+            _ = address.recv() => {}
         }
         // Otherwise the next call could arrive before the cancel of this one.
-        told.recv().await.unwrap();
+        address.recv().await.unwrap();
         let taking_back = async {
-            told.recv().await.unwrap();
+            address.recv().await.unwrap();
             let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
                                 "params": {"requestId": 2, "reason": "enough"}});
             plain.post(Some(&id), cancel).await
@@ -219,10 +219,10 @@ fn a_host_with_hands_of_its_own_hears_that_a_caller_has_left() {
         assert_eq!(answer.status(), 202);
     });
     for q in ["1", "2"] {
-        let call = run.talk.host.receive();
+        let call = run.session.host.receive();
         assert_eq!(call["params"]["arguments"]["q"], q, "{call}");
         next.send(()).unwrap();
-        let cancel = run.talk.host.receive();
+        let cancel = run.session.host.receive();
         assert_eq!(cancel["method"], "$/cancelRequest", "{cancel}");
         assert_eq!(cancel["params"]["id"], call["id"]);
         let _ = next.send(()); // nobody waits for the second

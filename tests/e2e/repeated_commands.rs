@@ -17,23 +17,23 @@ fn gives(lines: u32) -> String {
     format!(r#"{ASKED} expect = {{ shellStream = {{ stdout = "{lines}\n" }} }} }}"#)
 }
 
-fn told(lines: u32) -> String {
+fn known_output(lines: u32) -> String {
     format!(r#"{ASKED} throws = "Its output was:\n\n{lines}\n" }}"#)
 }
 
 struct RepeatSession {
-    talk: RpcSession,
+    session: RpcSession,
     state: tempfile::TempDir,
     workspace: tempfile::TempDir,
 }
 
 fn repeat_session(simulator: &test_support::simulator::Simulator) -> RepeatSession {
     let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let mut talk = RpcSession::new(simulator, "repeated", &env(&state));
-    talk.tools = vec![tool("look")];
-    talk.workspace = workspace.path().to_str().unwrap().into();
+    let mut session = RpcSession::new(simulator, "repeated", &env(&state));
+    session.tools = vec![tool("look")];
+    session.workspace = workspace.path().to_str().unwrap().into();
     RepeatSession {
-        talk,
+        session,
         state,
         workspace,
     }
@@ -68,7 +68,7 @@ fn a_result_the_stream_may_have_is_sent_before_its_output_counts() {
         .build();
     let again = Steps::new()
         .then(CONTEXT)
-        .then(told(1))
+        .then(known_output(1))
         .then(gives(2))
         .then(gives(3))
         .text("Done.")
@@ -76,8 +76,8 @@ fn a_result_the_stream_may_have_is_sent_before_its_output_counts() {
         .build();
     let simulator = script(&[&first, &again]);
     let mut repeat_session = repeat_session(&simulator);
-    let taken = repeat_session.talk.prompt("go");
-    assert_eq!((taken.text.as_str(), repeat_session.runs()), ("Done.", 3));
+    let outcome = repeat_session.session.prompt("go");
+    assert_eq!((outcome.text.as_str(), repeat_session.runs()), ("Done.", 3));
     simulator
         .recorded()
         .assert_played(&["completed", "completed"]);
@@ -94,21 +94,21 @@ fn a_run_that_requested_a_later_call_is_past_the_earlier_one() {
         );
         let again = Steps::new()
             .then(CONTEXT)
-            .then(told(1))
+            .then(known_output(1))
             .then(gives(2))
             .text("Done.")
             .then(END)
             .build();
         let simulator = script(&[&first, &again]);
         let mut repeat_session = repeat_session(&simulator);
-        let taken = repeat_session.talk.prompt("go");
-        assert_eq!(taken.stop, "toolUse", "{state}: {taken:?}");
+        let outcome = repeat_session.session.prompt("go");
+        assert_eq!(outcome.stop, "toolUse", "{state}: {outcome:?}");
         repeat_session
-            .talk
-            .result(&taken.calls[0], json!([{"type": "text", "text": "seen"}]));
-        let taken = repeat_session.talk.turn();
+            .session
+            .result(&outcome.calls[0], json!([{"type": "text", "text": "seen"}]));
+        let outcome = repeat_session.session.turn();
         assert_eq!(
-            (taken.text.as_str(), repeat_session.runs()),
+            (outcome.text.as_str(), repeat_session.runs()),
             ("Done.", 2),
             "{state}"
         );
@@ -129,16 +129,16 @@ fn a_message_after_a_failed_turn_may_retry_it() {
         .build();
     let again = Steps::new()
         .then(CONTEXT)
-        .then(told(1))
+        .then(known_output(1))
         .then(gives(2))
         .text("Done.")
         .then(END)
         .build();
     let simulator = script(&[&first, &again]);
     let mut repeat_session = repeat_session(&simulator);
-    assert_eq!(repeat_session.talk.prompt("go").stop, "error");
-    let taken = repeat_session.talk.prompt("run it again");
-    assert_eq!((taken.text.as_str(), repeat_session.runs()), ("Done.", 2));
+    assert_eq!(repeat_session.session.prompt("go").stop, "error");
+    let outcome = repeat_session.session.prompt("run it again");
+    assert_eq!((outcome.text.as_str(), repeat_session.runs()), ("Done.", 2));
 }
 
 /// If the sidecar exits or is killed in a pause, a repeated command that the checkpoint on disk
@@ -169,29 +169,29 @@ fn what_the_state_on_disk_knows_is_simply_done() {
             .build();
         let (first, again) = (script(&[&first]), script(&[&again]));
         let RepeatSession {
-            mut talk,
+            mut session,
             state,
             workspace,
         } = repeat_session(&first);
-        let taken = talk.prompt("go");
-        assert_eq!(taken.stop, "toolUse", "{taken:?}");
-        talk.result(&taken.calls[0], json!([{"type": "text", "text": "seen"}]));
-        let later = talk.moved_to(&again, &env(&state));
+        let outcome = session.prompt("go");
+        assert_eq!(outcome.stop, "toolUse", "{outcome:?}");
+        session.result(&outcome.calls[0], json!([{"type": "text", "text": "seen"}]));
+        let later = session.moved_to(&again, &env(&state));
         if killed {
-            talk.host.kill();
+            session.host.kill();
         } else {
-            talk.host.exits();
+            session.host.exits();
         }
         let mut repeat_session = RepeatSession {
-            talk: later,
+            session: later,
             state,
             workspace,
         };
-        let taken = repeat_session.talk.turn();
+        let outcome = repeat_session.session.turn();
         assert_eq!(
-            (taken.text.as_str(), repeat_session.runs()),
+            (outcome.text.as_str(), repeat_session.runs()),
             ("Done.", 2),
-            "{taken:?}"
+            "{outcome:?}"
         );
         assert!(repeat_session.state.path().exists());
     }

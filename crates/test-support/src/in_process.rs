@@ -184,8 +184,8 @@ impl InProcessSession {
                 all.push(event);
                 if let Some(words) = interjection.take() {
                     // A turn that has ended accepts no message.
-                    let said = say.try_send(turn::words(words.clone(), Vec::new()));
-                    interjected = said.ok().map(|()| words);
+                    let user_text = say.try_send(turn::words(words.clone(), Vec::new()));
+                    interjected = user_text.ok().map(|()| words);
                 }
                 if patience == CancelAfter::Events(all.len()) {
                     cancel.cancel();
@@ -200,7 +200,7 @@ impl InProcessSession {
             }
         };
         let (result, events, ()) = tokio::join!(self.session.turn(request), listening, working);
-        let mut taken = InProcessTurn {
+        let mut outcome = InProcessTurn {
             text: String::new(),
             calls: Vec::new(),
             notices: Vec::new(),
@@ -210,7 +210,7 @@ impl InProcessSession {
         let mut content = Vec::new();
         for event in events {
             match event {
-                TurnEvent::Text(text) => taken.text.push_str(&text),
+                TurnEvent::Text(text) => outcome.text.push_str(&text),
                 TurnEvent::ToolCall {
                     id,
                     name,
@@ -219,19 +219,21 @@ impl InProcessSession {
                     content.push(
                         json!({"type": "toolCall", "id": id, "name": name, "arguments": arguments}),
                     );
-                    taken.calls.push(OfferedCall {
+                    outcome.calls.push(OfferedCall {
                         id,
                         name,
                         arguments,
                     });
                 }
-                TurnEvent::Remark(notice) | TurnEvent::Notice(notice) => taken.notices.push(notice),
+                TurnEvent::Remark(notice) | TurnEvent::Notice(notice) => {
+                    outcome.notices.push(notice)
+                }
                 _ => {}
             }
         }
-        content.insert(0, json!({"type": "text", "text": taken.text}));
+        content.insert(0, json!({"type": "text", "text": outcome.text}));
         self.push(json!({"role": "assistant", "content": content, "stopReason": "stop"}));
-        taken
+        outcome
     }
 
     pub async fn prompt(&mut self, text: &str) -> InProcessTurn {
@@ -260,7 +262,7 @@ pub fn requests(sim: &Sim) -> Vec<Json> {
 }
 
 /// The user text of a run request.
-pub fn said(request: &Json) -> String {
+pub fn user_text(request: &Json) -> String {
     let text = &request["action"]["userMessageAction"]["userMessage"]["text"];
     text.as_str().unwrap_or_default().to_owned()
 }

@@ -69,7 +69,7 @@ pub struct TrialHost {
     pub messages: Vec<Json>,
     pub executed: BTreeMap<String, usize>,
     /// The messages the user has sent.
-    pub said: Vec<String>,
+    pub sent_texts: Vec<String>,
     turns: usize,
     /// All errors it received.
     pub errors: Vec<String>,
@@ -99,7 +99,7 @@ impl TrialHost {
             tools,
             messages: Vec::new(),
             executed: BTreeMap::new(),
-            said: Vec::new(),
+            sent_texts: Vec::new(),
             turns: 0,
             errors: Vec::new(),
             retries: 0,
@@ -114,25 +114,25 @@ impl TrialHost {
         self.push_words(words);
         let (mut retries, mut spoken) = (0, 0);
         loop {
-            let taken = self.turn();
+            let turn_result = self.turn();
             if self.control.host_died() {
-                let whole = matches!(taken.end, End::Stop | End::ToolUse);
+                let whole = matches!(turn_result.end, End::Stop | End::ToolUse);
                 if whole {
-                    self.keep(&taken);
+                    self.keep(&turn_result);
                 }
                 self.come_back();
-                if matches!(taken.end, End::Stop) {
+                if matches!(turn_result.end, End::Stop) {
                     return true;
                 }
             } else {
-                match &taken.end {
+                match &turn_result.end {
                     End::Stop => {
-                        self.keep(&taken);
+                        self.keep(&turn_result);
                         return true;
                     }
                     End::ToolUse => {
-                        self.keep(&taken);
-                        self.execute(&taken.calls);
+                        self.keep(&turn_result);
+                        self.execute(&turn_result.calls);
                         retries = 0;
                         continue;
                     }
@@ -145,7 +145,7 @@ impl TrialHost {
                     End::Error(text) => {
                         self.errors.push(text.clone());
                         self.final_errors.push(text.clone());
-                        self.keep(&taken);
+                        self.keep(&turn_result);
                     }
                     // pi retries this error because of the text that the extension reports.
                     End::Gone if retries < MOST_RETRIES => {
@@ -158,7 +158,7 @@ impl TrialHost {
                     End::Gone => {
                         self.errors.push(LOST.into());
                         self.final_errors.push(LOST.into());
-                        self.keep(&taken);
+                        self.keep(&turn_result);
                         self.restart();
                     }
                 }
@@ -168,7 +168,7 @@ impl TrialHost {
                 return false;
             }
             retries = 0;
-            self.push_words(&format!("go-on-{}", self.said.len()));
+            self.push_words(&format!("go-on-{}", self.sent_texts.len()));
         }
     }
 
@@ -187,16 +187,16 @@ impl TrialHost {
             "tools": self.tools.iter().map(|name| tool(name)).collect::<Vec<_>>(),
             "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}});
         self.sidecar.say(&id, "turn/start", &params);
-        let mut taken = HostTurn {
+        let mut turn_result = HostTurn {
             text: String::new(),
             calls: Vec::new(),
             end: End::Gone,
         };
-        while let Some(message) = self.sidecar.hear() {
+        while let Some(message) = self.sidecar.receive() {
             for event in message["params"]["events"].as_array().into_iter().flatten() {
                 match event["type"].as_str().unwrap() {
-                    "text" => taken.text.push_str(event["text"].as_str().unwrap()),
-                    "toolCall" => taken.calls.push((
+                    "text" => turn_result.text.push_str(event["text"].as_str().unwrap()),
+                    "toolCall" => turn_result.calls.push((
                         event["id"].as_str().unwrap().into(),
                         event["name"].as_str().unwrap().into(),
                     )),
@@ -205,7 +205,7 @@ impl TrialHost {
             }
             if message["id"] == id.as_str() {
                 let result = &message["result"];
-                taken.end = match result["stopReason"].as_str() {
+                turn_result.end = match result["stopReason"].as_str() {
                     Some("stop") => End::Stop,
                     Some("toolUse") => End::ToolUse,
                     _ => End::Error(format!("{}{}", result["errorMessage"], message["error"])),
@@ -213,7 +213,7 @@ impl TrialHost {
                 break;
             }
         }
-        taken
+        turn_result
     }
 
     fn restart(&mut self) {
@@ -243,19 +243,19 @@ impl TrialHost {
     }
 
     fn push_words(&mut self, words: &str) {
-        self.said.push(words.into());
+        self.sent_texts.push(words.into());
         self.push(json!({"role": "user", "content": words}));
     }
 
-    fn keep(&mut self, taken: &HostTurn) {
+    fn keep(&mut self, turn_result: &HostTurn) {
         let mut content = Vec::new();
-        if !taken.text.is_empty() {
-            content.push(json!({"type": "text", "text": taken.text}));
+        if !turn_result.text.is_empty() {
+            content.push(json!({"type": "text", "text": turn_result.text}));
         }
-        content.extend(taken.calls.iter().map(|(id, name)| {
+        content.extend(turn_result.calls.iter().map(|(id, name)| {
             json!({"type": "toolCall", "id": id, "name": name, "arguments": {"q": name}})
         }));
-        let stop = match taken.end {
+        let stop = match turn_result.end {
             End::Stop => "stop",
             End::ToolUse => "toolUse",
             End::Error(_) | End::Gone => "error",

@@ -52,13 +52,13 @@ fn name(kind: Kind) -> String {
     name
 }
 
-fn colour(told: &TrialResult) -> &'static str {
-    if !told.wrongs.is_empty() {
+fn colour(results: &TrialResult) -> &'static str {
+    if !results.wrongs.is_empty() {
         return WRONG;
     }
     let found = OUTCOMES
         .iter()
-        .find(|(outcome, ..)| *outcome == told.outcome);
+        .find(|(outcome, ..)| *outcome == results.outcome);
     found.map_or(WRONG, |(.., colour)| colour)
 }
 
@@ -83,7 +83,7 @@ pub fn draw(cells: &BTreeMap<(Kind, (usize, usize)), &TrialResult>) -> String {
         let y = 26 + row * CELL * 2;
         let _ = writeln!(svg, "<text x=\"4\" y=\"{}\">{}</text>", y + 12, name(*kind));
         for (index, column) in columns.iter().enumerate() {
-            let Some(told) = cells.get(&(*kind, *column)) else {
+            let Some(results) = cells.get(&(*kind, *column)) else {
                 continue;
             };
             let _ = writeln!(
@@ -92,7 +92,7 @@ pub fn draw(cells: &BTreeMap<(Kind, (usize, usize)), &TrialResult>) -> String {
                 x(index),
                 CELL - 1,
                 CELL * 2 - 3,
-                colour(told)
+                colour(results)
             );
         }
     }
@@ -112,40 +112,46 @@ pub fn draw(cells: &BTreeMap<(Kind, (usize, usize)), &TrialResult>) -> String {
 }
 
 fn sum(row: &[&TrialResult], of: impl Fn(&TrialResult) -> usize) -> usize {
-    row.iter().map(|told| of(told)).sum()
+    row.iter().map(|results| of(results)).sum()
 }
 
 /// Returns the outcomes per fault, followed by the number of errors that hosts received, final or
 /// not, and how often hosts retried by themselves.
-pub fn table(told: &[((Kind, FaultPosition), TrialResult)]) -> String {
+pub fn table(results: &[((Kind, FaultPosition), TrialResult)]) -> String {
     let mut table = format!("{:<54}", "");
     for (_, name, _) in OUTCOMES {
         let _ = write!(table, "{name:>12}");
     }
     table.push_str("       wrong | errors given  again after one  sidecar left within\n");
     for kind in KINDS {
-        let row: Vec<&TrialResult> = told
+        let row: Vec<&TrialResult> = results
             .iter()
             .filter(|((of, _), _)| *of == kind)
-            .map(|(_, told)| told)
+            .map(|(_, results)| results)
             .collect();
         if row.is_empty() {
             continue;
         }
         let _ = write!(table, "{:<54}", name(kind));
         for (outcome, ..) in OUTCOMES {
-            let count = row.iter().filter(|told| told.outcome == outcome).count();
+            let count = row
+                .iter()
+                .filter(|results| results.outcome == outcome)
+                .count();
             let _ = write!(table, "{count:>12}");
         }
-        let wrong = row.iter().filter(|told| !told.wrongs.is_empty()).count();
+        let wrong = row
+            .iter()
+            .filter(|results| !results.wrongs.is_empty())
+            .count();
         let (errors, retries) = (
-            sum(&row, |told| told.errors),
-            sum(&row, |told| told.retries),
+            sum(&row, |results| results.errors),
+            sum(&row, |results| results.retries),
         );
         let _ = write!(table, "{wrong:>12} | {errors:>12}  {retries:>15}");
         let slowest = row
             .iter()
-            .map(|told| told.orphaned)
+            .map(|results| results.orphaned)
             .max()
             .unwrap_or_default();
         let _ = if slowest.is_zero() {

@@ -69,7 +69,7 @@ impl SidecarHttp {
 pub struct Sidecar {
     child: Option<Child>,
     cable: UnixStream,
-    heard: BufReader<UnixStream>,
+    incoming: BufReader<UnixStream>,
 }
 
 impl Sidecar {
@@ -99,12 +99,12 @@ impl Sidecar {
         }
         let mut sidecar = Self {
             child: Some(child),
-            heard: BufReader::new(cable.try_clone().unwrap()),
+            incoming: BufReader::new(cable.try_clone().unwrap()),
             cable,
         };
         let hello = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "matrix"}});
         sidecar.say("hello", "initialize", &hello);
-        sidecar.hear();
+        sidecar.receive();
         sidecar
     }
 
@@ -116,11 +116,11 @@ impl Sidecar {
         let _ = self.cable.flush();
     }
 
-    pub fn hear(&mut self) -> Option<Json> {
+    pub fn receive(&mut self) -> Option<Json> {
         let mut length = 0;
         loop {
             let mut line = String::new();
-            if self.heard.read_line(&mut line).ok()? == 0 {
+            if self.incoming.read_line(&mut line).ok()? == 0 {
                 return None;
             }
             match line.trim().strip_prefix("Content-Length: ") {
@@ -129,7 +129,7 @@ impl Sidecar {
             }
         }
         let mut body = vec![0; length];
-        self.heard.read_exact(&mut body).ok()?;
+        self.incoming.read_exact(&mut body).ok()?;
         Some(serde_json::from_slice(&body).unwrap())
     }
 
@@ -161,7 +161,7 @@ impl Sidecar {
 }
 
 /// Returns the processes that use a state folder.
-pub fn left_behind(state: &Path) -> Vec<String> {
+pub fn leftovers(state: &Path) -> Vec<String> {
     let mark = format!("PI_CURSOR_STATE_DIR={}", state.display());
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let ours = processes.filter(|entry| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::host::{Reach, TrialHost};
 use super::place::{FaultPosition, Once};
 use super::server::{LOOK, Story, StorySimulator, WORDS};
-use super::sidecar::{SidecarControl, SidecarHttp, left_behind};
+use super::sidecar::{SidecarControl, SidecarHttp, leftovers};
 
 use test_support::fault_proxy;
 use test_support::fault_proxy::WireFault;
@@ -254,7 +254,7 @@ pub fn trial(kind: Kind, place: Option<FaultPosition>) -> TrialResult {
         recording
     };
     let left = if host.leave() {
-        left_behind(folder.path())
+        leftovers(folder.path())
     } else {
         vec!["the sidecar".into()]
     };
@@ -273,10 +273,12 @@ pub fn trial(kind: Kind, place: Option<FaultPosition>) -> TrialResult {
     check(!ended, &|| "the answer never comes to its end".into());
     check(!after, &|| "the next message is never answered".into());
     let whole: Vec<String> = (1..=WORDS).map(|n| format!("w-{n:02}")).collect();
-    check(first != whole, &|| format!("it tells {}", first.join(" ")));
+    check(first != whole, &|| {
+        format!("its text is {}", first.join(" "))
+    });
     let last = host.words();
     check(last != first, &|| {
-        format!("later it tells {}", last.join(" "))
+        format!("later its text is {}", last.join(" "))
     });
     for (name, times) in &host.executed {
         check(*times > 1, &|| format!("{name} was executed {times} times"));
@@ -286,16 +288,14 @@ pub fn trial(kind: Kind, place: Option<FaultPosition>) -> TrialResult {
     });
     // A command that was interrupted before it started is reported to the server as unknown.
     let throws = recording.client("execClientControlMessage.throw");
-    let told_to_look = throws
+    let warned = throws
         .iter()
         .any(|control| control.to_string().contains(LOOK));
     let lines = std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();
     for line in kind.story.lines() {
         let times = lines.lines().filter(|left| left == line).count();
         check(times > 1, &|| format!("{line} {times} times"));
-        check(times == 0 && !told_to_look, &|| {
-            format!("{line} was never run")
-        });
+        check(times == 0 && !warned, &|| format!("{line} was never run"));
     }
     // Counted in the log, because a second write leaves no trace in the file.
     let written = |line: &&str| {
@@ -312,7 +312,7 @@ pub fn trial(kind: Kind, place: Option<FaultPosition>) -> TrialResult {
         .collect();
     // A restarted server has recorded only what was sent after the restart.
     let remembered = usize::from(place.is_some() && kind.fault == Fault::RestartServer);
-    for words in &host.said[remembered..] {
+    for words in &host.sent_texts[remembered..] {
         check(!requests.contains(words.as_str()), &|| {
             format!("{words:?} never reached Cursor")
         });
@@ -322,7 +322,7 @@ pub fn trial(kind: Kind, place: Option<FaultPosition>) -> TrialResult {
         "the sidecar outlives its host".into()
     });
     check(!left.is_empty(), &|| {
-        format!("left behind: {}", left.join(" "))
+        format!("leftovers: {}", left.join(" "))
     });
     if !wrongs.is_empty() {
         let (errors, deaths) = (&host.errors, host.deaths);
@@ -342,18 +342,18 @@ pub fn trial(kind: Kind, place: Option<FaultPosition>) -> TrialResult {
 }
 
 fn judge(host: &TrialHost, broke: bool, log: &str) -> RecoveryKind {
-    let said = |event: &str| log.contains(&format!("\"event\":\"{event}\""));
+    let sent_texts = |event: &str| log.contains(&format!("\"event\":\"{event}\""));
     if !broke {
         RecoveryKind::Untouched
     } else if !host.final_errors.is_empty() {
         RecoveryKind::TypedError
-    } else if said("native.rebuild_full_history") {
+    } else if sent_texts("native.rebuild_full_history") {
         RecoveryKind::Rebuilt
-    } else if said("bridge.recovered_via_checkpoint") {
+    } else if sent_texts("bridge.recovered_via_checkpoint") {
         RecoveryKind::Recovered
     } else if log.contains("\"from\":\"checkpoint\"") {
         RecoveryKind::Resumed
-    } else if said("run.retry") || host.deaths > 0 || host.retries > 0 {
+    } else if sent_texts("run.retry") || host.deaths > 0 || host.retries > 0 {
         RecoveryKind::Again
     } else {
         RecoveryKind::WentOn

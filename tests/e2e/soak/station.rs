@@ -197,11 +197,11 @@ impl Process {
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let hello = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "soak"}});
         say(&mut stdin, "hello", "initialize", &hello);
-        assert!(hear(&mut stdout).is_some(), "the sidecar does not start");
+        assert!(receive(&mut stdout).is_some(), "the sidecar does not start");
         let routes: ResponseRoutes = Arc::new(Mutex::new(Some(HashMap::new())));
         let (shared, wrongs) = (Arc::clone(&routes), Arc::clone(wrongs));
         std::thread::spawn(move || {
-            while let Some(message) = hear(&mut stdout) {
+            while let Some(message) = receive(&mut stdout) {
                 if let Some(stray) = pass(&shared, message) {
                     wrongs.lock().unwrap().push(stray);
                 }
@@ -244,7 +244,7 @@ fn say(stdin: &mut ChildStdin, id: &str, method: &str, params: &Json) {
     let _ = stdin.flush();
 }
 
-fn hear(stdout: &mut BufReader<ChildStdout>) -> Option<Json> {
+fn receive(stdout: &mut BufReader<ChildStdout>) -> Option<Json> {
     let mut length = 0;
     loop {
         let mut line = String::new();

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_the_host_tells_is_known() {
+    fn a_rule_in_the_host_prompt_is_recognized() {
         let rule = RuleFile::whole(Path::new("/AGENTS.md"), "\n# Use tabs\n".into());
         assert!(rule.is_included_in("Be brief.\n\n## /AGENTS.md\n\n# Use tabs\n\nMore"));
         assert!(!rule.is_included_in("Be brief."));
