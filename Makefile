@@ -46,11 +46,11 @@ bench: $(NODE) $(PI_087)
 faults:
 	FAULT_MATRIX=all $(CARGO) test --test e2e wherever_it_breaks -- --nocapture
 
-# Many sessions, random faults, killed sidecars; tells what they take of the machine.
+# Many sessions, random faults, killed sidecars; prints the resources they use.
 soak:
 	SOAK_TURNS=$(SOAK_TURNS) $(CARGO) test --test e2e soak -- --nocapture
 
-# Ten minutes by default: random input for everything that reads what others wrote.
+# Ten minutes by default: random input for every parser of foreign data.
 fuzz:
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked
 	@for target in $(FUZZ_TARGETS); do \

@@ -20,7 +20,7 @@ use std::time::Instant;
 use cursor_sim::{Http2, Options, ScenarioSource, Sim};
 use serde_json::{Value as Json, json};
 
-use host::Host;
+use host::BenchHost;
 
 const ROUNDS: usize = 20;
 const CONVERSATIONS: usize = 15;
@@ -38,15 +38,15 @@ fn main() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let passed = Arc::new(Passed::default());
     let (_sim, relay) = runtime.block_on(simulator(Arc::clone(&passed)));
-    let mut host = Host::start(relay);
+    let mut host = BenchHost::start(relay);
     let (mut to_host, mut to_wire, mut whole) = (Vec::new(), Vec::new(), Vec::new());
     for conversation in 0..CONVERSATIONS {
-        let taken = converse(&mut host, conversation, &passed);
+        let times = converse(&mut host, conversation, &passed);
         // Skip the first one, because it opens connections and fetches a token.
         if conversation > 0 {
-            to_host.extend(taken.to_host);
-            to_wire.extend(taken.to_wire);
-            whole.push(taken.whole);
+            to_host.extend(times.to_host);
+            to_wire.extend(times.to_wire);
+            whole.push(times.whole);
         }
     }
     println!("{:<56} {:>10} {:>12}", "", "ours (ms)", "peer (ms) *");
@@ -119,17 +119,17 @@ fn has_data(bytes: &[u8]) -> bool {
 }
 
 /// The times of one conversation, in milliseconds.
-struct Taken {
+struct ConversationTimes {
     to_host: Vec<f64>,
     to_wire: Vec<f64>,
     whole: f64,
 }
 
 /// Sends one user message and answers every tool call at once.
-fn converse(host: &mut Host, session: usize, passed: &Passed) -> Taken {
+fn converse(host: &mut BenchHost, session: usize, passed: &Passed) -> ConversationTimes {
     let ms = |from: Instant, to: Instant| (to - from).as_secs_f64() * 1e3;
     let mut messages = vec![json!({"role": "user", "content": "go", "timestamp": 1})];
-    let mut taken = Taken {
+    let mut times = ConversationTimes {
         to_host: Vec::new(),
         to_wire: Vec::new(),
         whole: 0.0,
@@ -148,7 +148,7 @@ fn converse(host: &mut Host, session: usize, passed: &Passed) -> Taken {
         );
         let mut call = Json::Null;
         let result = loop {
-            let message = host.hear();
+            let message = host.receive();
             let events = message["params"]["events"].as_array();
             let called = events.and_then(|events| {
                 events
@@ -157,10 +157,10 @@ fn converse(host: &mut Host, session: usize, passed: &Passed) -> Taken {
                     .cloned()
             });
             if let Some(called) = called {
-                let heard = Instant::now();
+                let received_at = Instant::now();
                 let from = passed.from.lock().unwrap();
-                let sent = from.iter().rfind(|at| **at < heard);
-                taken.to_host.push(ms(*sent.unwrap(), heard));
+                let sent = from.iter().rfind(|at| **at < received_at);
+                times.to_host.push(ms(*sent.unwrap(), received_at));
                 call = called;
             }
             if message["id"] == id.as_str() {
@@ -170,7 +170,7 @@ fn converse(host: &mut Host, session: usize, passed: &Passed) -> Taken {
         if turn > 0 {
             let to = passed.to.lock().unwrap();
             let replied = to.iter().find(|at| **at > asked);
-            taken.to_wire.push(ms(asked, *replied.unwrap()));
+            times.to_wire.push(ms(asked, *replied.unwrap()));
         }
         if result["stopReason"] != "toolUse" {
             assert_eq!(
@@ -188,6 +188,6 @@ fn converse(host: &mut Host, session: usize, passed: &Passed) -> Taken {
             "toolName": "look", "content": [{"type": "text", "text": "42"}], "isError": false}),
         );
     }
-    taken.whole = ms(begun, Instant::now());
-    taken
+    times.whole = ms(begun, Instant::now());
+    times
 }

@@ -19,7 +19,7 @@ async function turn(turnId: string, text: string) {
   const { stopReason, errorMessage }: TurnStartResult = await sidecar.call("turn/start", params);
   const [first, last] = [came.at(0), came.at(-1)];
   if (stopReason !== "stop" || first === undefined || last === undefined) {
-    throw new Error(errorMessage ?? "nothing was said");
+    throw new Error(errorMessage ?? "the answer is empty");
   }
   messages.push({ role: "assistant", content: [{ type: "text", text: "…" }], timestamp: messages.length });
   return { deltas, wallMs: last - first, sendToFirstDeltaMs: first - sent };

@@ -21,7 +21,7 @@ use std::time::Instant;
 use cursor_sim::{Http2, Options, ScenarioSource, Sim};
 use serde_json::json;
 
-use host::Host;
+use host::BenchHost;
 
 const PARKED: usize = 500;
 const STREAMING: usize = 50;
@@ -30,13 +30,13 @@ const WORDS: usize = 100;
 const EVERY_MS: usize = 20;
 
 /// When a token was first seen on the wire.
-type Seen = Arc<Mutex<HashMap<String, Instant>>>;
+type FirstSeenTimes = Arc<Mutex<HashMap<String, Instant>>>;
 
 fn main() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let seen = Seen::default();
+    let seen = FirstSeenTimes::default();
     let (_sim, relay) = runtime.block_on(simulator(Arc::clone(&seen)));
-    let mut host = Host::start(relay);
+    let mut host = BenchHost::start(relay);
     let empty = rss_kib(&host);
 
     let alone = streaming(&mut host, 1, "alone", &seen);
@@ -97,7 +97,7 @@ fn main() {
 }
 
 /// Streams `runs` runs at once; returns the latency of each token in milliseconds, sorted.
-fn streaming(host: &mut Host, runs: usize, round: &str, seen: &Seen) -> Vec<f64> {
+fn streaming(host: &mut BenchHost, runs: usize, round: &str, seen: &FirstSeenTimes) -> Vec<f64> {
     seen.lock().unwrap().clear();
     for run in 0..runs {
         let name = format!("{round}{run}");
@@ -105,7 +105,7 @@ fn streaming(host: &mut Host, runs: usize, round: &str, seen: &Seen) -> Vec<f64>
     }
     let (mut late, mut left) = (Vec::new(), runs);
     while left > 0 {
-        let message = host.hear();
+        let message = host.receive();
         let now = Instant::now();
         if message.get("id").is_some() {
             assert_eq!(message["result"]["stopReason"], "stop", "{message}");
@@ -125,13 +125,13 @@ fn streaming(host: &mut Host, runs: usize, round: &str, seen: &Seen) -> Vec<f64>
 }
 
 /// Starts runs and waits until all are parked on this host's tools.
-fn park(host: &mut Host, runs: usize) {
+fn park(host: &mut BenchHost, runs: usize) {
     for run in 0..runs {
         begin(host, &format!("parked{run}"), "@parks");
     }
     let mut waiting = 0;
     while waiting < runs {
-        let message = host.hear();
+        let message = host.receive();
         if message.get("id").is_some() {
             assert_eq!(message["result"]["stopReason"], "toolUse", "{message}");
             waiting += 1;
@@ -139,7 +139,7 @@ fn park(host: &mut Host, runs: usize) {
     }
 }
 
-fn begin(host: &mut Host, session: &str, text: &str) {
+fn begin(host: &mut BenchHost, session: &str, text: &str) {
     let params = json!({"turnId": session, "sessionId": session, "workspace": "/workspace",
         "systemPrompt": "Be brief.",
         "messages": [{"role": "user", "content": text, "timestamp": 1}],
@@ -149,10 +149,10 @@ fn begin(host: &mut Host, session: &str, text: &str) {
 }
 
 /// Returns how many runs the sidecar has evicted.
-fn evictions(host: &mut Host) -> u64 {
+fn evictions(host: &mut BenchHost) -> u64 {
     host.say("diagnostics/report", "report", &json!({}));
     loop {
-        let message = host.hear();
+        let message = host.receive();
         if message["id"] == "report" {
             let counters = &message["result"]["counters"];
             let evicted = &counters["cursor_provider.parked_run_evicted"];
@@ -161,7 +161,7 @@ fn evictions(host: &mut Host) -> u64 {
     }
 }
 
-fn rss_kib(host: &Host) -> u64 {
+fn rss_kib(host: &BenchHost) -> u64 {
     let path = format!("/proc/{}/status", host.child.id());
     let status = std::fs::read_to_string(path).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -169,7 +169,7 @@ fn rss_kib(host: &Host) -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-async fn simulator(seen: Seen) -> (Sim, SocketAddr) {
+async fn simulator(seen: FirstSeenTimes) -> (Sim, SocketAddr) {
     let words: String = (0..WORDS)
         .map(|n| format!("{{ text = \"<$USER_TEXT-{n}>\" }}, {{ delay_ms = {EVERY_MS} }},\n"))
         .collect();
@@ -199,7 +199,7 @@ steps = [ { exec = { mcpArgs = { name = "pi__look", providerIdentifier = "pi", t
 }
 
 /// Records the tokens in a piece of the wire. A token that is split between pieces is skipped.
-fn note(seen: &Seen, bytes: &[u8]) {
+fn note(seen: &FirstSeenTimes, bytes: &[u8]) {
     let now = Instant::now();
     for word in words(&String::from_utf8_lossy(bytes)) {
         seen.lock().unwrap().entry(word).or_insert(now);

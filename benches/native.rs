@@ -82,8 +82,8 @@ impl Bench {
                 Arc::clone(&self.executor).execute(request, ReplySender::new(1, queue), abort);
             let done = tokio::spawn(work.done);
             let mut all = Vec::new();
-            while let Some((_, said)) = replies.recv().await {
-                if let ExecOutput::Reply(reply) = said {
+            while let Some((_, output)) = replies.recv().await {
+                if let ExecOutput::Reply(reply) = output {
                     all.push(*reply);
                 }
             }
@@ -166,9 +166,10 @@ fn on_the_wire(runtime: &tokio::runtime::Runtime, root: &Path, some: &[String]) 
 fn ripgrep() -> PathBuf {
     let bundled = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/official/node_modules/@cursor/sdk-linux-x64/bin/rg");
-    match bundled.exists() {
-        true => bundled,
-        false => "rg".into(),
+    if bundled.exists() {
+        bundled
+    } else {
+        "rg".into()
     }
 }
 

@@ -139,12 +139,12 @@ fn decoding() -> Row {
 }
 
 /// A simulator in its own process, used by both clients.
-struct Simulator {
+struct SimulatorProcess {
     child: Child,
     url: String,
 }
 
-impl Simulator {
+impl SimulatorProcess {
     fn start(scenario: &Path) -> Self {
         let mut child = Command::new(binary())
             .args(["sim", "--exit-with-stdin", "--http2", "force", "--scenario"])
@@ -165,7 +165,7 @@ impl Simulator {
     }
 }
 
-impl Drop for Simulator {
+impl Drop for SimulatorProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -183,7 +183,7 @@ fn delta() -> Row {
     let file = scenario(&format!(
         "{{ deltas = {{ text = \"tok \", count = {DELTAS} }} }}, {{ usage = {{}} }}, {{ end = true }}"
     ));
-    let simulator = Simulator::start(file.path());
+    let simulator = SimulatorProcess::start(file.path());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -323,7 +323,7 @@ fn memory() -> Row {
     let steps = "{ deltas = { text = \"tok \", count = 1000 } }, { text = \"END\" }, \
                  { expect_cancel = true }";
     let file = scenario(steps);
-    let simulator = Simulator::start(file.path());
+    let simulator = SimulatorProcess::start(file.path());
     let mut child = Command::new(binary())
         .args(["ask", "--json", "go"])
         .env_clear()
@@ -341,7 +341,7 @@ fn memory() -> Row {
 
     let file =
         scenario("{ deltas = { text = \"tok \", count = 1000 } }, { usage = {} }, { end = true }");
-    let simulator = Simulator::start(file.path());
+    let simulator = SimulatorProcess::start(file.path());
     let spec = json!({"agent": {}, "sends": [{"text": "go"}]});
     let report = official("drive.mjs", &simulator.url, &spec);
     Row {

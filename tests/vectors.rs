@@ -297,9 +297,10 @@ fn wire_message_case(case: &Json) -> Result<(), String> {
     };
     same("kind", &got.to_lowercase(), &kind.to_lowercase())?;
     // Only a completely declared message can be encoded again.
-    match unknown.counts().is_empty() {
-        true => same("bytes", &encoded, &wire),
-        false => Ok(()),
+    if unknown.counts().is_empty() {
+        same("bytes", &encoded, &wire)
+    } else {
+        Ok(())
     }
 }
 
@@ -389,8 +390,8 @@ fn fingerprint_case(case: &Json) -> Result<(), String> {
 fn scrubber_case(case: &Json) -> Result<(), String> {
     let input = &case["input"];
     let scrubber = Scrubber::new(input["apiKey"].as_str().map(Into::into));
-    let told = input.get("text").or(input.get("display"));
-    let scrubbed = scrub_json(&scrubber, told.expect("a text or a display"));
+    let original = input.get("text").or(input.get("display"));
+    let scrubbed = scrub_json(&scrubber, original.expect("a text or a display"));
     same("text", &scrubbed, &case["expected"])
 }
 

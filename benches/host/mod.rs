@@ -11,14 +11,14 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
 /// A sidecar and both ends of its pipes.
-pub(crate) struct Host {
+pub(crate) struct BenchHost {
     pub(crate) child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
     _state: tempfile::TempDir,
 }
 
-impl Host {
+impl BenchHost {
     /// Starts a sidecar with this backend.
     pub(crate) fn start(backend: SocketAddr) -> Self {
         let state = tempfile::tempdir().unwrap();
@@ -40,7 +40,7 @@ impl Host {
         };
         let params = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "bench"}});
         host.say("initialize", "i", &params);
-        host.hear();
+        host.receive();
         host
     }
 
@@ -52,7 +52,7 @@ impl Host {
         self.stdin.flush().unwrap();
     }
 
-    pub(crate) fn hear(&mut self) -> Json {
+    pub(crate) fn receive(&mut self) -> Json {
         let mut length = 0;
         loop {
             let mut line = String::new();
@@ -69,7 +69,7 @@ impl Host {
     }
 }
 
-impl Drop for Host {
+impl Drop for BenchHost {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -39,13 +39,13 @@ impl Word {
 }
 
 #[derive(Arbitrary, Debug, Clone, Copy)]
-enum Number {
+enum ArbitraryCount {
     Small(u8),
     Any(usize),
     Last,
 }
 
-impl Number {
+impl ArbitraryCount {
     fn value(self) -> usize {
         match self {
             Self::Small(number) => usize::from(number % 4),
@@ -56,12 +56,12 @@ impl Number {
 }
 
 #[derive(Arbitrary, Debug, Clone, Copy)]
-struct Place {
-    turns: Number,
+struct ArbitraryPosition {
+    turns: ArbitraryCount,
     history: Word,
 }
 
-impl Place {
+impl ArbitraryPosition {
     fn point(self) -> TurnPosition<'static> {
         TurnPosition {
             turns: self.turns.value(),
@@ -71,23 +71,23 @@ impl Place {
 }
 
 #[derive(Arbitrary, Debug, Clone)]
-struct Waiting {
+struct ArbitraryPause {
     pending: Vec<Word>,
-    turns: Option<Number>,
+    turns: Option<ArbitraryCount>,
     history: Option<Word>,
-    recorded_at: Option<Stamp>,
+    recorded_at: Option<ArbitraryTime>,
 }
 
 /// A time near now, near the limits of what is fresh, or anywhere.
 #[derive(Arbitrary, Debug, Clone, Copy)]
-enum Stamp {
+enum ArbitraryTime {
     Near(i8),
     Oldest(i8),
     Youngest(i8),
     Any(i64),
 }
 
-impl Stamp {
+impl ArbitraryTime {
     fn from(self, now: i64) -> UnixMillis {
         let millis = |time: std::time::Duration| time.as_millis() as i64;
         UnixMillis(match self {
@@ -100,17 +100,17 @@ impl Stamp {
 }
 
 #[derive(Arbitrary, Debug)]
-struct Kept {
+struct ArbitraryConversation {
     owner: Option<Option<Word>>,
-    checkpoint: Option<(Vec<u8>, Option<Place>)>,
-    pause: Option<Waiting>,
+    checkpoint: Option<(Vec<u8>, Option<ArbitraryPosition>)>,
+    pause: Option<ArbitraryPause>,
 }
 
 #[derive(Arbitrary, Debug)]
-struct Lost {
-    row: Option<Kept>,
+struct ArbitraryLoss {
+    row: Option<ArbitraryConversation>,
     session: Option<Word>,
-    at: Place,
+    at: ArbitraryPosition,
     in_flight: Option<Vec<Word>>,
     received: Vec<Word>,
     silent: bool,
@@ -148,7 +148,7 @@ fn gist(decision: &RecoveryDecision) -> String {
     format!("{plan} {had_checkpoint} {clears_pause} {clears_checkpoint}")
 }
 
-fn recovery(lost: &Lost) {
+fn recovery(lost: &ArbitraryLoss) {
     let row = lost.row.as_ref().map(|kept| StoredConversation {
         owner: match kept.owner {
             None => ConversationOwner::Anyone,
@@ -159,11 +159,11 @@ fn recovery(lost: &Lost) {
             .as_ref()
             .map(|(state, at)| StoredCheckpoint {
                 state: Bytes::copy_from_slice(state),
-                at: at.map(Place::point),
+                at: at.map(ArbitraryPosition::point),
             }),
         pause: kept.pause.as_ref().map(|pause| StoredPause {
             pending: texts(&pause.pending),
-            turns: pause.turns.map(Number::value),
+            turns: pause.turns.map(ArbitraryCount::value),
             history: pause.history.map(Word::text),
             recorded_at: pause.recorded_at.map(|stamp| stamp.from(lost.now)),
         }),
@@ -273,8 +273,8 @@ fn recovery(lost: &Lost) {
 }
 
 #[derive(Arbitrary, Debug, Clone, Copy, PartialEq)]
-enum Who {
-    Person,
+enum MessageSender {
+    User,
     Model,
     /// A tool call of the model.
     Call,
@@ -283,30 +283,30 @@ enum Who {
 }
 
 #[derive(Arbitrary, Debug)]
-struct Told {
-    who: Who,
+struct ArbitraryMessage {
+    sender: MessageSender,
     words: Word,
     call: Word,
     at: u8,
 }
 
 #[derive(Arbitrary, Debug)]
-struct Said {
+struct ArbitrarySend {
     /// How many messages were sent before, and whether with the same system prompt.
     sent: Option<(u8, bool)>,
-    history: Vec<Told>,
+    history: Vec<ArbitraryMessage>,
 }
 
-fn sending(said: &Said) {
-    let messages: Vec<Message> = said
+fn sending(sent_before: &ArbitrarySend) {
+    let messages: Vec<Message> = sent_before
         .history
         .iter()
-        .map(|told| {
-            let (words, call) = (told.words.text(), told.call.text());
-            let message = match told.who {
-                Who::Person => Message::user(words),
-                Who::Model => Message::assistant(words),
-                Who::Call => {
+        .map(|item| {
+            let (words, call) = (item.words.text(), item.call.text());
+            let message = match item.sender {
+                MessageSender::User => Message::user(words),
+                MessageSender::Model => Message::assistant(words),
+                MessageSender::Call => {
                     let call = AnswerPart::Call(ToolCall {
                         id: call.into(),
                         name: "look".into(),
@@ -314,50 +314,50 @@ fn sending(said: &Said) {
                     });
                     Message::answer(vec![AnswerPart::Text(words.into()), call])
                 }
-                Who::Tool => Message::tool_result(call, "look", words),
+                MessageSender::Tool => Message::tool_result(call, "look", words),
             };
-            message.at(told.at)
+            message.at(item.at)
         })
         .collect();
-    let known = said
+    let known = sent_before
         .sent
         .map(|(known, _)| usize::from(known).min(messages.len()));
-    let sent = said.sent.zip(known).map(|((_, same), known)| {
+    let sent = sent_before.sent.zip(known).map(|((_, same), known)| {
         Fingerprint::of(if same { "S" } else { "T" }, &messages[..known])
     });
-    let answer = said.history.last().map(|told| told.words.text());
+    let answer = sent_before.history.last().map(|item| item.words.text());
     let planned = send::plan_send(sent.as_ref(), answer, &[], "S", &messages);
     assert_eq!(
         planned,
         send::plan_send(sent.as_ref(), answer, &[], "S", &messages),
         "not of its arguments alone"
     );
-    let continues = matches!(said.sent, Some((_, true)));
+    let continues = matches!(sent_before.sent, Some((_, true)));
     let unseen = if continues { known.unwrap_or(0) } else { 0 };
     let latest = messages
         .iter()
         .rposition(Message::is_answer)
         .map_or(0, |index| index + 1);
     // User text is sent unchanged, tool results as recovered output.
-    let words: Vec<String> = said.history[latest.max(unseen)..]
+    let words: Vec<String> = sent_before.history[latest.max(unseen)..]
         .iter()
-        .filter(|told| !told.words.text().is_empty())
-        .map(|told| match told.who {
-            Who::Tool => format!(
+        .filter(|item| !item.words.text().is_empty())
+        .map(|item| match item.sender {
+            MessageSender::Tool => format!(
                 "\nResult:\n{}\n[End recovered tool output",
-                told.words.text()
+                item.words.text()
             ),
-            _ => told.words.text().to_owned(),
+            _ => item.words.text().to_owned(),
         })
         .collect();
     if words.is_empty() {
         return;
     }
     // Whether there is no tool result among them.
-    let alone = !said.history[latest.max(unseen)..]
+    let alone = !sent_before.history[latest.max(unseen)..]
         .iter()
-        .any(|told| told.who == Who::Tool);
-    let told_in_order = |mut text: &str| {
+        .any(|item| item.sender == MessageSender::Tool);
+    let are_in_order = |mut text: &str| {
         words.iter().all(|words| match text.split_once(words) {
             Some((_, rest)) => {
                 text = rest;
@@ -369,14 +369,14 @@ fn sending(said: &Said) {
     match planned {
         SendPlan::Incremental { text, .. } => {
             assert!(continues, "on a state that stands for another history");
-            assert!(told_in_order(&text), "{words:?} in {text:?}");
+            assert!(are_in_order(&text), "{words:?} in {text:?}");
             assert!(
                 !alone || text.contains(&words.join("\n\n")),
                 "{words:?} in {text:?}"
             );
         }
         SendPlan::Bootstrap { history, text, .. } => {
-            assert!(told_in_order(&text), "{words:?} in {text:?}");
+            assert!(are_in_order(&text), "{words:?} in {text:?}");
             assert!(
                 !alone || text.ends_with(&words.join("\n\n")),
                 "{words:?} in {text:?}"
@@ -387,7 +387,7 @@ fn sending(said: &Said) {
     }
 }
 
-fuzz_target!(|input: (Lost, Said)| {
+fuzz_target!(|input: (ArbitraryLoss, ArbitrarySend)| {
     recovery(&input.0);
     sending(&input.1);
 });

@@ -87,7 +87,7 @@ export function registerCards(pi: ExtensionAPI, sidecar: Sidecar): Cards {
 }
 
 /** A row of pi's own tool that neither previews an edit nor measures time: the call is over. */
-function still(row: Row, details?: unknown): Row {
+function frozen(row: Row, details?: unknown): Row {
   const { hostArguments: value } = Object(row.args);
   const { executionTime: endedAt } = Object(details);
   const timed = endedAt >= 0 && (row.executionStarted || "durationMs" in row);
@@ -122,7 +122,7 @@ async function neutral(own: Tool[]): Promise<Tool> {
     execute: () => Promise.reject(new Error("There is no recorded Cursor result to show.")),
     renderCall(args, theme, row) {
       const tool = drawer(args);
-      if (tool?.renderCall) return tool.renderCall(Object(args).hostArguments, theme, still(row));
+      if (tool?.renderCall) return tool.renderCall(Object(args).hostArguments, theme, frozen(row));
       const { activityTitle = "Cursor activity", activitySummary = "" } = Object(args);
       const title = theme.fg("toolTitle", theme.bold(activityTitle));
       return new Text(`${title} ${theme.fg("accent", activitySummary)}`, 0, 0);
@@ -130,7 +130,7 @@ async function neutral(own: Tool[]): Promise<Tool> {
     renderResult(result, options, theme, row) {
       const tool = drawer(row.args);
       if (tool?.renderResult)
-        return tool.renderResult(result, options, theme, still(row, result.details));
+        return tool.renderResult(result, options, theme, frozen(row, result.details));
       const { diff, glance, glanceMore, imagePath, imageMimeType } = Object(result.details);
       const [block] = result.content;
       const text = block?.type === "text" ? block.text.replace(/^.*\n\n/, "") : "";

@@ -43,7 +43,7 @@ export class Connection {
   private readonly waiting = new Map<number, Waiting>();
   private readonly onEnd: (why: string) => void;
   private lastId = 0;
-  private said = "";
+  private lastLine = "";
   private ended: string | undefined;
 
   constructor(program: string, onNotification: OnNotification, onEnd: (why: string) => void) {
@@ -60,7 +60,7 @@ export class Connection {
     });
     createInterface(stderr).on("line", (line) => {
       const drawn = process.stdout.isTTY && process.stderr.isTTY && !line.startsWith("debug log");
-      if (!PASSED_ON.test(line)) this.said = line.trim() || this.said;
+      if (!PASSED_ON.test(line)) this.lastLine = line.trim() || this.lastLine;
       else if (!drawn) process.stderr.write(`${line}\n`);
     });
     // A write to an ended process; `close` reports the reason.
@@ -92,7 +92,7 @@ export class Connection {
   /** Ends the connection and rejects every open call. */
   end(why: string): void {
     this.child.kill("SIGKILL");
-    this.ended ??= this.said ? `${why} (${this.said})` : why;
+    this.ended ??= this.lastLine ? `${why} (${this.lastLine})` : why;
     this.onEnd(this.ended);
     // pi retries a lost connection, but not a process that never answered `initialize`.
     const lost = this.waiting.has(1) ? this.ended : `connection lost: ${this.ended}`;
@@ -102,8 +102,8 @@ export class Connection {
     this.hold();
   }
 
-  private receive({ id, method, params, result, error }: Message, tell: OnNotification) {
-    if (method !== undefined) return tell(params as Parameters<OnNotification>[0]);
+  private receive({ id, method, params, result, error }: Message, notify: OnNotification) {
+    if (method !== undefined) return notify(params as Parameters<OnNotification>[0]);
     // It is unknown which call failed, so all of them end.
     if (id == null) return this.end(`cursor-sidecar could not read a request: ${error?.message}`);
     const waiting = this.waiting.get(id);

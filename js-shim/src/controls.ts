@@ -7,7 +7,7 @@ const SESSION_ENTRY = "cursor-sidecar";
 type Use = (rows: ModelRow[]) => void;
 
 /** Returns what pi stores for the sidecar: its flags, and our latest entry in this branch. */
-export function kept(pi: ExtensionAPI, sidecar: Sidecar, ctx: ExtensionContext): SavedChoices {
+export function saved(pi: ExtensionAPI, sidecar: Sidecar, ctx: ExtensionContext): SavedChoices {
   const flags = sidecar.about?.flags.map(({ name }) => [name, pi.getFlag(name)]) ?? [];
   const ours = ctx.sessionManager
     .getBranch()
@@ -24,9 +24,9 @@ export function registerControls(pi: ExtensionAPI, sidecar: Sidecar, useModels: 
     if (command || model) {
       const apiKey = await ctx.modelRegistry.getApiKeyForProvider("cursor");
       const tools = pi.getActiveTools();
-      const seat = { model, apiKey, tools, workspace: ctx.cwd, kept: kept(pi, sidecar, ctx) };
+      const state = { model, apiKey, tools, workspace: ctx.cwd, kept: saved(pi, sidecar, ctx) };
       result = await sidecar
-        .call("session/command", { command, arguments: args, ...seat })
+        .call("session/command", { command, arguments: args, ...state })
         .catch(({ message }: Error) => ({ message, level: "error" as const }));
     }
     if (result.models) useModels(result.models);

@@ -2,10 +2,10 @@
 import { existsSync } from "node:fs";
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { registerCards } from "./cards.ts";
-import { kept, registerControls, registerQuestion } from "./controls.ts";
+import { registerControls, registerQuestion, saved } from "./controls.ts";
 import type { ModelRow } from "./protocol.ts";
 import { Sidecar } from "./sidecar.ts";
-import { NOTHING, type Sessions, streamTurn } from "./stream.ts";
+import { type Sessions, streamTurn, ZERO } from "./stream.ts";
 
 /** Named after the shape of `Handle`, so that `/reload` after an update starts afresh. */
 const HANDLE = Symbol.for("cursor-sidecar/3");
@@ -14,7 +14,7 @@ const KEYLESS = "cursor-key-not-given-to-pi";
 /** The only model while the sidecar cannot be started: its first turn reports the reason. */
 const FALLBACK: ModelRow = {
   ...{ id: "auto", base: "auto", name: "Cursor Auto", supportsFast: false, reasoning: false },
-  ...{ input: ["text"], cost: NOTHING, contextWindow: 200_000, maxTokens: 16_384 },
+  ...{ input: ["text"], cost: ZERO, contextWindow: 200_000, maxTokens: 16_384 },
 };
 
 /** Outlives `/reload`, which evaluates this module again. */
@@ -64,9 +64,9 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
     // pi trusts folders without resources of its own; only where it has some was its user asked.
     const asked = ["settings.json", "extensions"].some((it) => existsSync(`${ctx.cwd}/.pi/${it}`));
     const projectTrusted = asked && ctx.isProjectTrusted?.(); // since pi 0.79
-    const seat = { sessionId, workspace: ctx.cwd, keep, projectTrusted } as const;
-    const release = sessions.get(sessionId)?.release; // pi may say twice that a session starts
-    sessions.set(sessionId, { seat, kept: () => kept(pi, sidecar, ctx), release });
+    const params = { sessionId, workspace: ctx.cwd, keep, projectTrusted } as const;
+    const release = sessions.get(sessionId)?.release; // pi may start a session twice
+    sessions.set(sessionId, { params, kept: () => saved(pi, sidecar, ctx), release });
     sidecar.onLog = ({ message, level }) => {
       if (ctx.hasUI) ctx.ui.notify(message, level);
       else if (level !== "info") console.error(message);

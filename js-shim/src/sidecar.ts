@@ -63,9 +63,9 @@ export class Sidecar {
     if (this.starts.at(-1) !== now) throw new Error("cursor-sidecar was stopped");
     const connection = new Connection(
       findBinary(),
-      (told) => {
-        if ("turnId" in told) this.turns.get(told.turnId)?.(told.events);
-        else this.onLog(told);
+      (notification) => {
+        if ("turnId" in notification) this.turns.get(notification.turnId)?.(notification.events);
+        else this.onLog(notification);
       },
       (why) => {
         if (this.connection !== connection) return;

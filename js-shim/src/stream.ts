@@ -8,10 +8,10 @@ import type { Sidecar } from "./sidecar.ts";
 /** Since pi 0.86 the prompt and the tools are messages; before, they were separate fields. */
 type Context = Pick<TurnStartParams, "messages" | "tools"> & { systemPrompt?: string };
 /** An open session of pi. `release` stops listening for an abort while pi executes tools. */
-export type Session = { seat: Seat; kept: () => SavedChoices; release?: () => void };
-type Seat = Pick<TurnStartParams, "sessionId" | "workspace" | "keep" | "projectTrusted">;
+export type Session = { params: SessionParams; kept: () => SavedChoices; release?: () => void };
+type SessionParams = Pick<TurnStartParams, "sessionId" | "workspace" | "keep" | "projectTrusted">;
 export type Sessions = Map<string, Session>;
-export const NOTHING = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 };
+export const ZERO = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 };
 type Ending = Pick<TurnStartResult, "stopReason" | "errorMessage"> & Partial<TurnStartResult>;
 const ABORTED: Ending = { stopReason: "aborted", errorMessage: "Request was aborted" };
 /** A block of text, under the name of its type. */
@@ -25,7 +25,7 @@ class Answer {
   private ended = false;
 
   constructor({ api, provider, id }: ai.Model<ai.Api>) {
-    const usage = { ...NOTHING, totalTokens: 0, cost: { ...NOTHING, total: 0 } };
+    const usage = { ...ZERO, totalTokens: 0, cost: { ...ZERO, total: 0 } };
     const from = { role: "assistant" as const, api, provider, model: id };
     this.message = { ...from, content: [], usage, stopReason: "pending", timestamp: Date.now() };
     this.push({ type: "start" });
@@ -91,7 +91,7 @@ export function streamTurn(
   options: ai.SimpleStreamOptions = {},
 ): ai.AssistantMessageEventStream {
   const answer = new Answer(model);
-  let { signal, apiKey, onResponse: hear } = options;
+  let { signal, apiKey, onResponse } = options;
   const session = sessions.get(options.sessionId ?? "");
   const turnId = randomUUID();
   session?.release?.();
@@ -108,7 +108,7 @@ export function streamTurn(
       turnId,
       surface: "cards",
       cardTools: session ? cards.names() : [],
-      ...(session?.seat ?? { sessionId: randomUUID() }),
+      ...(session?.params ?? { sessionId: randomUUID() }),
       kind: session ? "main" : "side",
       systemPrompt: context.systemPrompt,
       messages: context.messages,
@@ -122,8 +122,8 @@ export function streamTurn(
     signal?.addEventListener("abort", abort, { once: true });
     sidecar.turns.set(turnId, (events) => {
       // Other extensions only observe this, so their errors must not fail the turn.
-      void (async () => hear?.({ status: 200, headers: {} }, model))().catch(() => {});
-      hear = undefined;
+      void (async () => onResponse?.({ status: 200, headers: {} }, model))().catch(() => {});
+      onResponse = undefined;
       for (const event of events) answer.take(event, cards);
     });
     const result = await sidecar.call("turn/start", { ...(replaced ?? payload), turnId, apiKey });

@@ -67,7 +67,7 @@ impl LogoutCommand {
         let message = if StoredLogin::delete(&config.client)? {
             "Signed out. The key itself can be revoked in Cursor's dashboard."
         } else {
-            "Nobody was signed in."
+            "No account was signed in."
         };
         Ok(writeln!(std::io::stdout(), "{message}")?)
     }

@@ -67,7 +67,7 @@ impl ModelsCommand {
         let refused = (self.refresh && listing.source != ListSource::Live)
             .then(|| ModelsError::NotRefreshed(listing.warnings.join("; ")));
         // Warnings that are part of the error are not logged again.
-        let said = refused.as_ref().map_or(0, |_| listing.warnings.len());
+        let shown = refused.as_ref().map_or(0, |_| listing.warnings.len());
         listing
             .warnings
             .extend(problem.map(|problem| problem.to_string()));
@@ -82,7 +82,7 @@ impl ModelsCommand {
         }
         let use_color = out.is_terminal() && !config.terminal.no_color;
         out.write_all(table(&rows, use_color).as_bytes())?;
-        for warning in listing.warnings.iter().skip(said) {
+        for warning in listing.warnings.iter().skip(shown) {
             tracing::warn!("{warning}");
         }
         tracing::info!("{}", summary(&listing, &rows));

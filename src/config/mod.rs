@@ -22,7 +22,7 @@ use agent_tools::bridge::tool_set::BuiltinTools;
 use agent_tools::workspace::secret_paths::SecretPaths;
 use cursor_client::ClientOptions;
 use cursor_client::endpoint::EndpointOptions;
-use cursor_client::headers::{Checksum, HttpVersion, Identity, Privacy};
+use cursor_client::headers::{HttpVersion, Identity};
 use cursor_client::http_clients::TrustRoots;
 use cursor_client::http_version::Preference;
 use foundation::state_dir;
@@ -260,16 +260,8 @@ fn client(
         client_type: header(reader, "PI_CURSOR_CLIENT_TYPE").unwrap_or(default.client_type),
         client_version: header(reader, "PI_CURSOR_CLIENT_VERSION")
             .unwrap_or(default.client_version),
-        privacy: if reader.switch("PI_CURSOR_GHOST_MODE") {
-            Privacy::Ghost
-        } else {
-            Privacy::Shared
-        },
-        checksum: if reader.switch("PI_CURSOR_CHECKSUM") {
-            Checksum::Token
-        } else {
-            Checksum::Off
-        },
+        is_ghost: reader.switch("PI_CURSOR_GHOST_MODE"),
+        sends_checksum: reader.switch("PI_CURSOR_CHECKSUM"),
     };
     ClientOptions {
         endpoints: EndpointOptions {

@@ -127,11 +127,11 @@ pub(super) fn cursor_settings(reader: &mut SettingReader<'_>) -> SourceFilter {
 /// Reads the projects whose commands may be run.
 fn trust(reader: &mut SettingReader<'_>) -> ProjectTrust {
     let Some(text) = reader.text(TRUST) else {
-        return ProjectTrust::Nobody;
+        return ProjectTrust::NoProject;
     };
     match parse::switch(Some(&text)) {
-        Some(true) => ProjectTrust::Everybody,
-        Some(false) => ProjectTrust::Nobody,
+        Some(true) => ProjectTrust::EveryProject,
+        Some(false) => ProjectTrust::NoProject,
         None => {
             let (folders, others): (Vec<PathBuf>, Vec<PathBuf>) =
                 std::env::split_paths(&text).partition(|folder| folder.is_absolute());
@@ -300,8 +300,8 @@ mod tests {
         assert_eq!(warnings, 0);
         assert!(choice.trust.covers(&inside));
         assert!(!choice.trust.covers(&std::env::temp_dir()));
-        assert_eq!(chosen(&[(TRUST, "on")]).0.trust, ProjectTrust::Everybody);
-        assert_eq!(chosen(&[(TRUST, "0")]).0.trust, ProjectTrust::Nobody);
+        assert_eq!(chosen(&[(TRUST, "on")]).0.trust, ProjectTrust::EveryProject);
+        assert_eq!(chosen(&[(TRUST, "0")]).0.trust, ProjectTrust::NoProject);
         assert_eq!(chosen(&[(TRUST, "perhaps")]).1, 1);
     }
 }

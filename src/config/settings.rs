@@ -16,7 +16,7 @@ pub struct Setting {
     /// What it does, as text for the user.
     pub meaning: &'static str,
     /// How it is parsed, if it is a number.
-    pub number: Option<Number>,
+    pub number: Option<BoundedNumber>,
     /// Where it can be set.
     pub scope: SettingScope,
 }
@@ -34,28 +34,20 @@ pub enum SettingScope {
 
 /// A number with bounds; a value outside them is set to the nearest bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Number {
+pub struct BoundedNumber {
     least: u64,
     most: u64,
-    zero: ZeroMeaning,
-}
-
-/// Whether 0 is valid although it is below the lower bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ZeroMeaning {
-    /// 0 is valid, for example as "no limit".
-    Allowed,
-    /// 0 is not a valid value.
-    Invalid,
+    /// Whether 0 is valid although it is below the lower bound, for example as "no limit".
+    allows_zero: bool,
 }
 
 /// The longest delay of Node's timers, because hosts run on Node.
 pub(super) const LONGEST_MS: u64 = 2_147_483_647;
 
-impl Number {
+impl BoundedNumber {
     /// Parses a text as a host would; `None` if it is not a valid number.
     pub fn read(&self, text: &str) -> Option<u64> {
-        if self.zero == ZeroMeaning::Allowed && text.trim().parse() == Ok(0.0) {
+        if self.allows_zero && text.trim().parse() == Ok(0.0) {
             return Some(0);
         }
         parse::positive(Some(text)).map(|given| self.within(given))
@@ -68,8 +60,20 @@ impl Number {
 }
 
 impl Setting {
-    pub(super) const fn number(mut self, least: u64, most: u64, zero: ZeroMeaning) -> Self {
-        self.number = Some(Number { least, most, zero });
+    pub(super) const fn number(self, least: u64, most: u64) -> Self {
+        self.bounded(least, most, false)
+    }
+
+    pub(super) const fn number_or_zero(self, least: u64, most: u64) -> Self {
+        self.bounded(least, most, true)
+    }
+
+    const fn bounded(mut self, least: u64, most: u64, allows_zero: bool) -> Self {
+        self.number = Some(BoundedNumber {
+            least,
+            most,
+            allows_zero,
+        });
         self
     }
 

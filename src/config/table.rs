@@ -1,7 +1,7 @@
 //! The settings, in the order of `docs/settings.md`. A new setting is added here and read in
 //! [`Config::load`](super::Config::load).
 
-use super::settings::{LONGEST_MS, Setting, ZeroMeaning, setting};
+use super::settings::{LONGEST_MS, Setting, setting};
 
 /// All settings.
 pub const SETTINGS: &[Setting] = &[
@@ -154,14 +154,14 @@ pub const SETTINGS: &[Setting] = &[
         "milliseconds, at least 60000",
         "Maximum duration of a tool call.",
     )
-    .number(60_000, LONGEST_MS, ZeroMeaning::Invalid),
+    .number(60_000, LONGEST_MS),
     setting(
         "PI_CURSOR_MCP_TOOL_TIMEOUT_SECONDS",
         "3600",
         "seconds, at least 60",
         "PI_CURSOR_MCP_TOOL_TIMEOUT_MS in seconds. Ignored if that is set.",
     )
-    .number(60, LONGEST_MS / 1000, ZeroMeaning::Invalid),
+    .number(60, LONGEST_MS / 1000),
     setting(
         "PI_CURSOR_SETTING_SOURCES",
         "all",
@@ -180,56 +180,56 @@ pub const SETTINGS: &[Setting] = &[
         "milliseconds, 1000 to 60000",
         "Maximum time to connect to an MCP server of the user. Turns do not wait for it.",
     )
-    .number(1_000, 60_000, ZeroMeaning::Invalid),
+    .number(1_000, 60_000),
     setting(
         "PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS",
         "10",
         "seconds, 1 to 60",
         "PI_CURSOR_MCP_CONNECT_TIMEOUT_MS in seconds. Ignored if that is set.",
     )
-    .number(1, 60, ZeroMeaning::Invalid),
+    .number(1, 60),
     setting(
         "PI_CURSOR_PI_BRIDGE_CALL_TIMEOUT_MS",
         "",
         "milliseconds, no more than any tool may take",
         "Maximum duration of a host tool call, if shorter than PI_CURSOR_MCP_TOOL_TIMEOUT_MS.",
     )
-    .number(1, LONGEST_MS, ZeroMeaning::Invalid),
+    .number(1, LONGEST_MS),
     setting(
         "PI_CURSOR_ACTIVE_BRIDGE_TTL_MS",
         "3600000",
         "milliseconds, at least 1000; 0: no limit",
         "How long a parked run waits for the host's tool results.",
     )
-    .number(1_000, LONGEST_MS, ZeroMeaning::Allowed),
+    .number_or_zero(1_000, LONGEST_MS),
     setting(
         "PI_CURSOR_MAX_PARKED_RUNS",
         "512",
         "1 to 4096",
         "Maximum number of parked runs. Beyond it, the run that has waited longest is released, and its tool results are sent to a new run.",
     )
-    .number(1, 4096, ZeroMeaning::Invalid),
+    .number(1, 4096),
     setting(
         "PI_CURSOR_STREAM_IDLE_TIMEOUT_MS",
         "120000",
         "milliseconds, at least 1000; 0: no limit",
         "Restart the run if Cursor sends no output for this long.",
     )
-    .number(1_000, LONGEST_MS, ZeroMeaning::Allowed),
+    .number_or_zero(1_000, LONGEST_MS),
     setting(
         "PI_CURSOR_STREAM_IDLE_MAX_RETRIES",
         "3",
         "0 to 10",
         "How many times a run is restarted because of PI_CURSOR_STREAM_IDLE_TIMEOUT_MS.",
     )
-    .number(0, 10, ZeroMeaning::Allowed),
+    .number_or_zero(0, 10),
     setting(
         "PI_CURSOR_RESUME_IDLE_TIMEOUT_MS",
         "240000",
         "milliseconds, at least 1000; 0: no limit",
         "Replaces PI_CURSOR_STREAM_IDLE_TIMEOUT_MS after the host has returned tool results.",
     )
-    .number(1_000, LONGEST_MS, ZeroMeaning::Allowed),
+    .number_or_zero(1_000, LONGEST_MS),
     setting(
         "PI_CURSOR_NATIVE_TOOL_DISPLAY",
         "auto",

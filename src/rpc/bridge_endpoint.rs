@@ -6,11 +6,11 @@ use secrecy::ExposeSecret as _;
 use super::error;
 use super::protocol::{BridgeEndpoint, BridgeEndpointResult, BridgeTool};
 use agent::turn::Session;
-use agent_tools::bridge::endpoint::Server;
+use agent_tools::bridge::endpoint::McpEndpoint;
 
 /// Returns the endpoint of a session's live run. The first request opens the port.
 pub(super) async fn endpoint(
-    server: &Server,
+    server: &McpEndpoint,
     session: Option<Session>,
 ) -> Result<BridgeEndpointResult, ErrorObjectOwned> {
     let gate = session.and_then(|session| session.gate());

@@ -19,7 +19,7 @@ use agent::message::{
     Answer, AnswerPart, Content, Message, MessageKind, Summarized, ToolCall, ToolResult, short_hash,
 };
 use agent_tools::bridge::HostResult;
-use node::Node;
+use node::MessageNode;
 use system::SystemPrompt;
 
 /// A message that cannot be read.
@@ -42,7 +42,7 @@ pub fn transcript(
     let mut prompt = SystemPrompt::new(system, tools);
     let mut parser = Parser::default();
     for (index, message) in messages.iter().enumerate() {
-        let message = Node::message(index, message);
+        let message = MessageNode::message(index, message);
         match message.get("role").text()? {
             "system" | "developer" => prompt.apply(&message)?,
             role => parser.push(&message, role)?,
@@ -67,7 +67,7 @@ struct Parser {
 }
 
 impl Parser {
-    fn push(&mut self, message: &Node<'_>, role: &str) -> Result<(), MessageError> {
+    fn push(&mut self, message: &MessageNode<'_>, role: &str) -> Result<(), MessageError> {
         let kind = match role {
             "user" => match self.user(message)? {
                 Some(content) => MessageKind::User(content),
@@ -97,7 +97,7 @@ impl Parser {
 
     fn add(
         &mut self,
-        source: &Node<'_>,
+        source: &MessageNode<'_>,
         kind: MessageKind,
         identity: Option<Vec<String>>,
     ) -> Result<(), MessageError> {
@@ -117,7 +117,7 @@ impl Parser {
 
     /// Parses a user's message. Tool results in it, as Anthropic sends them, become messages of
     /// their own before it. Returns `None` if it has nothing else.
-    fn user(&mut self, message: &Node<'_>) -> Result<Option<Vec<Content>>, MessageError> {
+    fn user(&mut self, message: &MessageNode<'_>) -> Result<Option<Vec<Content>>, MessageError> {
         let source = message.get("content");
         let Json::Array(_) = source.value else {
             return content(&source).map(Some);
@@ -137,7 +137,7 @@ impl Parser {
         Ok((!has_results || !parts.is_empty()).then_some(parts))
     }
 
-    fn answer(&mut self, message: &Node<'_>) -> Result<Answer, MessageError> {
+    fn answer(&mut self, message: &MessageNode<'_>) -> Result<Answer, MessageError> {
         let mut parts = Vec::new();
         let content = message.get("content");
         match content.value {
@@ -170,7 +170,7 @@ impl Parser {
     }
 
     /// Parses a result as pi spells it.
-    fn pi_result(&self, message: &Node<'_>) -> Result<ToolResult, MessageError> {
+    fn pi_result(&self, message: &MessageNode<'_>) -> Result<ToolResult, MessageError> {
         let is_error = message.get("isError").flag()?;
         let id = message.get("toolCallId");
         let mut result = self.result(&id, &message.get("content"), is_error)?;
@@ -194,8 +194,8 @@ impl Parser {
     /// model as JSON.
     fn result(
         &self,
-        id: &Node<'_>,
-        content: &Node<'_>,
+        id: &MessageNode<'_>,
+        content: &MessageNode<'_>,
         is_error: bool,
     ) -> Result<ToolResult, MessageError> {
         let call_id = id.text()?.to_owned();
@@ -224,13 +224,13 @@ impl Parser {
     }
 }
 
-fn summary(message: &Node<'_>, of: Summarized) -> Result<MessageKind, MessageError> {
+fn summary(message: &MessageNode<'_>, of: Summarized) -> Result<MessageKind, MessageError> {
     let text = message.get("summary").text()?.to_owned();
     Ok(MessageKind::Summary { text, of })
 }
 
 /// Parses a string or a list of text and images.
-fn content(source: &Node<'_>) -> Result<Vec<Content>, MessageError> {
+fn content(source: &MessageNode<'_>) -> Result<Vec<Content>, MessageError> {
     match source.value {
         Json::String(text) => Ok(vec![Content::Text(text.clone())]),
         Json::Array(_) => {
@@ -243,7 +243,7 @@ fn content(source: &Node<'_>) -> Result<Vec<Content>, MessageError> {
     }
 }
 
-fn part(block: &Node<'_>, accepted: &str) -> Result<Content, MessageError> {
+fn part(block: &MessageNode<'_>, accepted: &str) -> Result<Content, MessageError> {
     let kind = block.get("type");
     match kind.text()? {
         "text" => Ok(Content::Text(block.get("text").text()?.to_owned())),
@@ -253,7 +253,7 @@ fn part(block: &Node<'_>, accepted: &str) -> Result<Content, MessageError> {
 }
 
 /// Parses an image: pi's and MCP's `data`, Anthropic's `source`, or OpenAI's `image_url`.
-fn image(block: &Node<'_>) -> Result<Content, MessageError> {
+fn image(block: &MessageNode<'_>) -> Result<Content, MessageError> {
     if block.value["type"] == "image_url" {
         let url = block.get("image_url");
         let url = match url.value {
@@ -280,7 +280,7 @@ fn image(block: &Node<'_>) -> Result<Content, MessageError> {
     })
 }
 
-fn answer_part(block: &Node<'_>) -> Result<AnswerPart, MessageError> {
+fn answer_part(block: &MessageNode<'_>) -> Result<AnswerPart, MessageError> {
     let text = |name: &str| block.get(name).text().map(str::to_owned);
     let call = |arguments: &str| {
         Ok(AnswerPart::Call(ToolCall {
@@ -307,7 +307,7 @@ fn answer_part(block: &Node<'_>) -> Result<AnswerPart, MessageError> {
     }
 }
 
-fn openai_call(call: &Node<'_>) -> Result<ToolCall, MessageError> {
+fn openai_call(call: &MessageNode<'_>) -> Result<ToolCall, MessageError> {
     let function = call.get("function");
     let arguments = match function.value["arguments"].clone() {
         Json::Null => json!({}),

@@ -26,7 +26,7 @@ use crate::config::parse::{DisplaySurface, NativeDisplay};
 use crate::config::{CardOptions, Config, EffectiveValue, Setting, ValueSource};
 use agent::catalog::ModelList;
 use agent::turn::{Bridging, Questions};
-use agent_tools::bridge::endpoint::Server;
+use agent_tools::bridge::endpoint::McpEndpoint;
 use agent_tools::bridge::{question, question_dialog};
 use agent_tools::policy::HostPolicy;
 
@@ -43,7 +43,7 @@ pub(super) struct Context {
     pub(super) native_tools: Mutex<HostPolicy>,
     pub(super) turns: Turns,
     /// The MCP endpoints through which other agents call the host's tools.
-    pub(super) endpoints: Server,
+    pub(super) endpoints: McpEndpoint,
     /// Browser logins that have not ended.
     pub(super) logins: Logins,
     pub(super) models: ModelService,
@@ -365,7 +365,7 @@ fn next_question(params: &QuestionNextParams) -> Result<QuestionNextResult, Erro
     let step = if params.has_ui {
         question_dialog::next(&params.arguments, &params.answers)
     } else {
-        Err(question_dialog::DialogError::NobodyThere)
+        Err(question_dialog::DialogError::NoUser)
     };
     let refused = |error: question_dialog::DialogError| {
         ErrorObjectOwned::owned(INVALID_PARAMS, error.to_string(), None::<()>)

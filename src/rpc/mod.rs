@@ -36,7 +36,7 @@ use tokio::sync::watch;
 use super::file_limit;
 use super::shutdown_signal::shutdown_requested;
 use crate::config::Config;
-use agent_tools::bridge::endpoint::Server;
+use agent_tools::bridge::endpoint::McpEndpoint;
 use agent_tools::cursor_config::ConfigCache;
 use agent_tools::shell::reaper::ChildReaper;
 
@@ -80,7 +80,7 @@ pub async fn serve(config: Arc<Config>, reaper: ChildReaper) -> Result<ExitKind,
         tools: Mutex::default(),
         native_tools: Mutex::default(),
         turns: turns::Turns::new(Arc::clone(&library), Arc::clone(&config)),
-        endpoints: Server::default(),
+        endpoints: McpEndpoint::default(),
         logins: account::Logins::default(),
         host_process,
         shown_notices: slash_commands::ShownNotices::default(),

@@ -46,7 +46,7 @@ impl ReplyQueue {
             return Ok(());
         }
         let room = tokio::select! {
-            biased; // a host that said all it had to may well be gone
+            biased; // a host that has sent everything may be gone
             room = self.waiting.reserve(reply.len()) => room,
             () = self.gone() => None,
         };

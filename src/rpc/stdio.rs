@@ -64,7 +64,7 @@ fn read(inbound: &Sender<Inbound>, runtime: &Handle) {
     let mut reader = frame::FrameReader::default();
     while let Ok(Some(mut frame)) = reader.read(&mut input) {
         if let Inbound::Body(body) = &mut frame {
-            surrogates::mend(body);
+            surrogates::replace_lone(body);
         }
         match runtime.block_on(inbound.reserve(frame.size())) {
             Some(room) => room.put(frame),

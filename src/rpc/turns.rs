@@ -290,7 +290,7 @@ impl Turns {
         // The events end with the turn, so the answer comes after the last of them.
         let running = async { tokio::join!(ticket.run(request), sending, calling) };
         let (mut result, (), ()) = tokio::select! {
-            taken = running => taken,
+            done = running => done,
             () = permitting => return Ok(not_started(Stop::Aborted)),
         };
         if let (Stop::Finished, Some(id), Some(window)) = (&result.stop, model_id, result.window) {

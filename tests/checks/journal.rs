@@ -248,7 +248,7 @@ fn a_state_whose_blobs_are_not_what_they_were_is_dropped() {
         let LoadOutcome::Incomplete(_) = kept.read(BlobCheck::Content).unwrap() else {
             panic!("not noticed");
         };
-        assert!(blobs(folder.path()).is_empty(), "it helps nobody");
+        assert!(blobs(folder.path()).is_empty(), "it is of no use");
         // A state that does not need the blob can be written.
         write(&kept, 2, "one");
         assert_eq!(read(&kept), entry(2, "one"));

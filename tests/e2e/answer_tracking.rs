@@ -7,7 +7,7 @@ use cursor_sim::Sim;
 use serde_json::{Value as Json, json};
 
 use test_support::in_process::{
-    CancelAfter, END, InProcessSession, opened, played, requests, said, simulating,
+    CancelAfter, END, InProcessSession, opened, played, requests, simulating, user_text,
 };
 use test_support::scenario::Steps;
 
@@ -41,15 +41,22 @@ async fn text_of_a_run_cancelled_in_a_pause_does_not_count_as_shown() {
     let (sim, backend) = simulating(&[first, next]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
-    let taken = guest.turn(CancelAfter::Endless).await;
-    assert_eq!((taken.stop, taken.text.as_str()), (Stop::ToolUse, "alpha "));
+    let outcome = guest.turn(CancelAfter::Endless).await;
+    assert_eq!(
+        (outcome.stop, outcome.text.as_str()),
+        (Stop::ToolUse, "alpha ")
+    );
     guest.session.release().await;
     assert_eq!(guest.prompt("next").await.text, "beta");
     played(&sim.recording()).await;
     let (states, requests) = (checkpoints(&sim), requests(&sim));
     assert_ne!(states[0], states[1], "the second state knows more");
     assert_eq!(brought(&requests[1]), &states[0]);
-    assert_eq!(said(&requests[1]), "next", "there is nothing to explain");
+    assert_eq!(
+        user_text(&requests[1]),
+        "next",
+        "there is nothing to explain"
+    );
 }
 
 /// The same while the turn streams: text shown after the last checkpoint is sent with the next
@@ -67,9 +74,9 @@ async fn text_after_the_last_state_is_sent_in_the_next_turn() {
     let store = || (Store::at(folder.path()), "s".to_owned());
     let mut guest = InProcessSession::new(&backend, Some(store()));
     guest.user("go");
-    let taken = guest.turn(CancelAfter::Events(2)).await;
+    let outcome = guest.turn(CancelAfter::Events(2)).await;
     assert_eq!(
-        (taken.stop, taken.text.as_str()),
+        (outcome.stop, outcome.text.as_str()),
         (Stop::Aborted, "alpha beta ")
     );
     // The text is stored, too: another sidecar sends it, once this one no longer waits for a last
@@ -80,7 +87,7 @@ async fn text_after_the_last_state_is_sent_in_the_next_turn() {
     let mut guest = guest.moved(store());
     assert_eq!(guest.prompt("next").await.text, "gamma");
     played(&sim.recording()).await;
-    insta::assert_snapshot!(said(&requests(&sim)[1]), @r"
+    insta::assert_snapshot!(user_text(&requests(&sim)[1]), @r"
     next
 
     [Your last answer continued after its last saved state. The user has also read this:]
@@ -109,15 +116,18 @@ async fn text_the_next_stream_did_not_repeat_is_sent_in_the_next_turn() {
     let (sim, backend) = simulating(&[first, again, next]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
-    let taken = guest.turn(CancelAfter::Events(4)).await;
+    let outcome = guest.turn(CancelAfter::Events(4)).await;
     assert_eq!(
-        (taken.stop, taken.text.as_str()),
+        (outcome.stop, outcome.text.as_str()),
         (Stop::Aborted, "alpha beta ")
     );
     assert_eq!(guest.prompt("next").await.text, "gamma");
     played(&sim.recording()).await;
-    let said = said(&requests(&sim)[2]);
-    assert!(said.ends_with("has also read this:]\n\nbeta"), "{said}");
+    let user_text = user_text(&requests(&sim)[2]);
+    assert!(
+        user_text.ends_with("has also read this:]\n\nbeta"),
+        "{user_text}"
+    );
 }
 
 /// A host that retries after an error has dropped the answer, so it is sent all of it: the part in
@@ -138,13 +148,13 @@ async fn an_answer_asked_for_again_is_shown_from_its_beginning() {
     let (sim, backend) = simulating(&[first, breaks.into(), breaks.into(), last]).await;
     let mut guest = InProcessSession::new(&backend, None);
     tokio::time::pause();
-    let taken = guest.prompt("go").await;
-    assert!(matches!(taken.stop, Stop::Failed(_)), "{taken:?}");
-    assert_eq!(taken.text, "alpha beta ");
+    let outcome = guest.prompt("go").await;
+    assert!(matches!(outcome.stop, Stop::Failed(_)), "{outcome:?}");
+    assert_eq!(outcome.text, "alpha beta ");
     guest.messages.pop();
-    let taken = guest.turn(CancelAfter::Endless).await;
+    let outcome = guest.turn(CancelAfter::Endless).await;
     assert_eq!(
-        (taken.stop, taken.text.as_str()),
+        (outcome.stop, outcome.text.as_str()),
         (Stop::Finished, "alpha beta gamma")
     );
     played(&sim.recording()).await;

@@ -24,15 +24,15 @@ async fn a_fault_that_stays_ends_within_two_minutes_and_is_reported_once() {
         let mut guest = InProcessSession::new(&backend, None);
         tokio::time::pause();
         let started = tokio::time::Instant::now();
-        let taken = guest.prompt("go").await;
+        let outcome = guest.prompt("go").await;
         let waited = started.elapsed();
         tokio::time::resume();
-        let Stop::Failed(error) = &taken.stop else {
-            panic!("{fault}: {taken:?}");
+        let Stop::Failed(error) = &outcome.stop else {
+            panic!("{fault}: {outcome:?}");
         };
         assert!(waited < Duration::from_secs(125), "{fault}: {waited:?}");
         assert!(!is_retryable(error), "the host retries on {error:?}");
-        assert_eq!(taken.notices.len(), 1, "{fault}: {:?}", taken.notices);
+        assert_eq!(outcome.notices.len(), 1, "{fault}: {:?}", outcome.notices);
     }
 }
 
@@ -42,36 +42,39 @@ fn a_checkpoint_without_its_blobs_is_not_sent_twice() {
     let lost = r#"{ end = { code = "internal", message = "Blob not found" } }"#;
     let third = format!(r#"{{ text = "Two." }}, {END}"#);
     let simulator = in_any_conversation(&[&first, lost, &third]);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    assert_eq!(talk.prompt("go").text, "One.");
-    let taken = talk.prompt("on");
-    assert_eq!(taken.stop, "error");
-    assert!(is_retryable(&taken.error), "{}", taken.error);
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    assert_eq!(session.prompt("go").text, "One.");
+    let outcome = session.prompt("on");
+    assert_eq!(outcome.stop, "error");
+    assert!(is_retryable(&outcome.error), "{}", outcome.error);
     // The host retries with the same history, which is sent as such.
-    talk.messages.pop();
-    let taken = talk.turn();
-    assert_eq!((taken.text.as_str(), taken.stop.as_str()), ("Two.", "stop"));
+    session.messages.pop();
+    let outcome = session.turn();
+    assert_eq!(
+        (outcome.text.as_str(), outcome.stop.as_str()),
+        ("Two.", "stop")
+    );
     assert_eq!(simulator.recorded().runs(), 3);
 }
 
 #[test]
 fn an_open_turn_is_answered_when_a_signal_ends_the_process() {
     let simulator = attempts(&[r#"{ text = "Hm. " }, { stall = true }"#]);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.user("go");
-    let turn = talk.begin();
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.user("go");
+    let turn = session.begin();
     let mut begun = TurnOutcome::default();
     while begun.text.is_empty() {
-        begun.receive(&talk.host.receive());
+        begun.receive(&session.host.receive());
     }
-    let process = Pid::from_raw(i32::try_from(talk.host.id()).unwrap()).unwrap();
+    let process = Pid::from_raw(i32::try_from(session.host.id()).unwrap()).unwrap();
     kill_process(process, Signal::TERM).unwrap();
     let answer = loop {
-        let message = talk.host.receive();
+        let message = session.host.receive();
         if message["id"] == json!(turn) {
             break message;
         }
     };
     assert!(answer["error"]["message"].is_string(), "{answer}");
-    assert_eq!(talk.host.exits(), Some(1));
+    assert_eq!(session.host.exits(), Some(1));
 }

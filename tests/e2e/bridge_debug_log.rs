@@ -9,7 +9,7 @@ use test_support::wait::until;
 
 const STEPS: &str = r#"{ exec = { mcpArgs = { name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "call-canary", args = { q = "argument-canary" } } }, expect = { mcpResult = { success = {} } } }, { text = "ok" }, { usage = {} }, { end = true }"#;
 
-fn told(file: &std::path::Path) -> Vec<Json> {
+fn log_lines(file: &std::path::Path) -> Vec<Json> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let lines = text.lines();
     lines
@@ -17,8 +17,9 @@ fn told(file: &std::path::Path) -> Vec<Json> {
         .collect()
 }
 
-fn events(told: &[Json]) -> Vec<&str> {
-    told.iter()
+fn events(log_lines: &[Json]) -> Vec<&str> {
+    log_lines
+        .iter()
         .map(|line| line["event"].as_str().unwrap())
         .collect()
 }
@@ -35,18 +36,18 @@ fn a_call_is_logged_from_offer_to_result_without_its_content() {
             file.to_str().unwrap(),
         ),
     ];
-    let mut talk = RpcSession::new(&simulator, "s", &env);
-    talk.tools = vec![tool("look")];
-    let taken = talk.prompt("prompt-canary");
-    talk.result(
-        &taken.calls[0],
+    let mut session = RpcSession::new(&simulator, "s", &env);
+    session.tools = vec![tool("look")];
+    let outcome = session.prompt("prompt-canary");
+    session.result(
+        &outcome.calls[0],
         json!([{"type": "text", "text": "result-canary"}]),
     );
-    assert_eq!(talk.turn().text, "ok");
+    assert_eq!(session.turn().text, "ok");
     // The same session, without tools to offer.
-    talk.tools.clear();
-    talk.prompt("again");
-    let lines = told(&file);
+    session.tools.clear();
+    session.prompt("again");
+    let lines = log_lines(&file);
     let mut seen = events(&lines);
     seen.truncate(6);
     assert_eq!(
@@ -63,7 +64,7 @@ fn a_call_is_logged_from_offer_to_result_without_its_content() {
     assert_eq!(lines[1]["exposedToolCount"], 1);
     let queued = &lines[2];
     assert_eq!(queued["pendingCount"], 1);
-    assert_eq!(queued["piToolCallId"], taken.calls[0].id);
+    assert_eq!(queued["piToolCallId"], outcome.calls[0].id);
     assert_eq!(queued["mcpToolName"], "pi__look");
     let hash = queued["cursorMcpCallId"].as_str().unwrap();
     assert_eq!(
@@ -107,15 +108,15 @@ fn a_cancelled_pause_is_logged() {
             file.to_str().unwrap(),
         ),
     ];
-    let mut talk = RpcSession::new(&simulator, "s", &env);
-    talk.tools = vec![tool("look")];
-    talk.user("go");
-    let turn = talk.begin();
-    assert_eq!(talk.finish(&turn).stop, "toolUse");
-    talk.host.call("turn/cancel", json!({"turnId": turn}));
+    let mut session = RpcSession::new(&simulator, "s", &env);
+    session.tools = vec![tool("look")];
+    session.user("go");
+    let turn = session.begin();
+    assert_eq!(session.finish(&turn).stop, "toolUse");
+    session.host.call("turn/cancel", json!({"turnId": turn}));
     // The run's task releases it last, shortly after its end is reported.
     let lines = until(|| {
-        let lines = told(&file);
+        let lines = log_lines(&file);
         events(&lines).contains(&"run_disposed").then_some(lines)
     });
     assert_eq!(
@@ -134,23 +135,23 @@ fn the_bridge_logs_that_it_is_off_and_nothing_by_default() {
     let file = folder.path().join("bridge.jsonl");
     let name = file.to_str().unwrap();
     let simulator = playing(Transport::H2c, r#"{ text = "ok" }"#);
-    let mut talk = RpcSession::new(
+    let mut session = RpcSession::new(
         &simulator,
         "s",
         &[("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE", name)],
     );
-    talk.tools = vec![tool("look")];
-    talk.prompt("go");
+    session.tools = vec![tool("look")];
+    session.prompt("go");
     assert!(!file.exists());
     let env = [
         ("PI_CURSOR_PI_TOOL_BRIDGE", "0"),
         ("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG", "1"),
         ("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE", name),
     ];
-    let mut talk = RpcSession::new(&simulator, "s", &env);
-    talk.tools = vec![tool("look")];
-    talk.prompt("go");
-    let lines = told(&file);
+    let mut session = RpcSession::new(&simulator, "s", &env);
+    session.tools = vec![tool("look")];
+    session.prompt("go");
+    let lines = log_lines(&file);
     assert_eq!(events(&lines), ["run_skipped"]);
     assert_eq!(lines[0]["reason"], "disabled");
     assert_eq!(lines[0]["enabled"], false);

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use test_support::in_process;
 use test_support::in_process::{CancelAfter, InProcessSession, opened, played, simulating};
-use test_support::rpc_session::{RpcSession, ToolCall, tool};
+use test_support::rpc_session::{OfferedCall, RpcSession, tool};
 use test_support::scenario::{END, Steps, calls, playing, text};
 use test_support::simulator::{Recording, Transport};
 
@@ -74,13 +74,13 @@ fn a_call_is_named_after_its_run_and_its_turn_is_estimated() {
         .then(END)
         .build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("look")];
-    let first = talk.prompt("go");
-    talk.result(&first.calls[0], json!("42"));
-    let second = talk.turn();
-    talk.result(&second.calls[0], json!("42"));
-    let last = talk.turn();
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("look")];
+    let first = session.prompt("go");
+    session.result(&first.calls[0], json!("42"));
+    let second = session.turn();
+    session.result(&second.calls[0], json!("42"));
+    let last = session.turn();
     assert_eq!(last.text, "Done.");
     let (run, count) = first.calls[0].id.rsplit_once("-tool-").unwrap();
     let id = run.strip_prefix("cursor-pi-bridge-run-").unwrap();
@@ -91,8 +91,8 @@ fn a_call_is_named_after_its_run_and_its_turn_is_estimated() {
         assert_eq!(paused.usage["estimated"], true, "{paused:?}");
         assert!(paused.usage["output"].as_u64() > Some(0), "{paused:?}");
     }
-    let told = ["estimated", "input", "output"].map(|field| &last.usage[field]);
-    assert_eq!(told, [&json!(false), &json!(100), &json!(5)]);
+    let usage_fields = ["estimated", "input", "output"].map(|field| &last.usage[field]);
+    assert_eq!(usage_fields, [&json!(false), &json!(100), &json!(5)]);
     simulator.recorded().assert_played(&["completed"]);
 }
 
@@ -111,15 +111,15 @@ async fn a_call_cursor_takes_back_in_a_pause_is_not_offered() {
         .build();
     let (sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
-    let taken = guest.prompt("go").await;
-    assert_eq!((taken.stop, taken.calls.len()), (Stop::ToolUse, 1));
+    let outcome = guest.prompt("go").await;
+    assert_eq!((outcome.stop, outcome.calls.len()), (Stop::ToolUse, 1));
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(70)).await;
     tokio::time::resume();
-    guest.result(&taken.calls[0], "42");
-    let taken = guest.turn(CancelAfter::Endless).await;
+    guest.result(&outcome.calls[0], "42");
+    let outcome = guest.turn(CancelAfter::Endless).await;
     assert_eq!(
-        (taken.stop, taken.calls.len(), taken.text.as_str()),
+        (outcome.stop, outcome.calls.len(), outcome.text.as_str()),
         (Stop::Finished, 0, "Done.")
     );
     played(&sim.recording()).await;
@@ -137,10 +137,10 @@ fn without_the_bridge_nothing_is_offered() {
         .then(END)
         .build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[("PI_CURSOR_PI_TOOL_BRIDGE", "0")]);
-    talk.tools = vec![tool("look")];
-    let taken = talk.prompt("go");
-    assert_eq!((taken.text.as_str(), taken.calls.len()), ("Done.", 0));
+    let mut session = RpcSession::new(&simulator, "s", &[("PI_CURSOR_PI_TOOL_BRIDGE", "0")]);
+    session.tools = vec![tool("look")];
+    let outcome = session.prompt("go");
+    assert_eq!((outcome.text.as_str(), outcome.calls.len()), ("Done.", 0));
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);
     for tools in offered(&recording) {
@@ -165,9 +165,9 @@ fn tools_are_offered_in_the_hosts_order_with_its_descriptions() {
     for (setting, hidden) in [("0", true), ("1", false)] {
         let simulator = playing(Transport::H2c, &steps);
         let env = [("PI_CURSOR_EXPOSE_BUILTIN_TOOLS", setting)];
-        let mut talk = RpcSession::new(&simulator, "s", &env);
-        talk.tools.clone_from(&tools);
-        assert_eq!(talk.prompt("go").text, "Done.");
+        let mut session = RpcSession::new(&simulator, "s", &env);
+        session.tools.clone_from(&tools);
+        assert_eq!(session.prompt("go").text, "Done.");
         let recording = simulator.recorded();
         recording.assert_played(&["completed"]);
         for offered in offered(&recording) {
@@ -207,17 +207,17 @@ fn a_result_without_a_pending_call_is_ignored() {
         .then(END)
         .build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("look")];
-    let taken = talk.prompt("go");
-    let open = &taken.calls[0];
-    let stray = |id: String| ToolCall { id, ..open.clone() };
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("look")];
+    let outcome = session.prompt("go");
+    let open = &outcome.calls[0];
+    let stray = |id: String| OfferedCall { id, ..open.clone() };
     let (run, _) = open.id.rsplit_once('-').unwrap();
-    talk.result(&stray(format!("{run}-2")), json!("of a call to come"));
-    talk.result(open, json!("42"));
+    session.result(&stray(format!("{run}-2")), json!("of a call to come"));
+    session.result(open, json!("42"));
     let other = format!("cursor-pi-bridge-run-{}-tool-1", "0".repeat(32));
-    talk.result(&stray(other), json!("of another run"));
-    assert_eq!(talk.turn().text, "Done.");
+    session.result(&stray(other), json!("of another run"));
+    assert_eq!(session.turn().text, "Done.");
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);
     assert_eq!(recording.client("runRequest").len(), 1);
@@ -230,11 +230,11 @@ fn no_question_is_asked_if_questions_are_off() {
     let question = r#"{ query = { askQuestionInteractionQuery = { args = { questions = [ { id = "q", prompt = "Which?", options = [ { id = "a", label = "A" } ] } ] }, toolCallId = "c" } }, expect = { askQuestionInteractionResponse = { result = { rejected = {} } } } }"#;
     let steps = Steps::new().then(question).text("Done.").then(END).build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[("PI_CURSOR_ASK_QUESTION", "0")]);
+    let mut session = RpcSession::new(&simulator, "s", &[("PI_CURSOR_ASK_QUESTION", "0")]);
     // The user's setting wins even if the host has the tool.
-    talk.tools = vec![tool("look"), tool("cursor_ask_question")];
-    let taken = talk.prompt("go");
-    assert_eq!((taken.text.as_str(), taken.calls.len()), ("Done.", 0));
+    session.tools = vec![tool("look"), tool("cursor_ask_question")];
+    let outcome = session.prompt("go");
+    assert_eq!((outcome.text.as_str(), outcome.calls.len()), ("Done.", 0));
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);
     let tools = &recording.client("runRequest")[0]["runRequest"]["mcpTools"]["mcpTools"];

@@ -8,17 +8,17 @@ use test_support::scenario::{Steps, playing};
 use test_support::simulator::{Simulator, Transport};
 
 /// A host whose server sends everything in one chunk and then stalls.
-fn told(said: &[String]) -> (Simulator, RpcSession, TurnOutcome) {
+fn first_turn(calls: &[String]) -> (Simulator, RpcSession, TurnOutcome) {
     let steps = Steps::new()
         .step(json!({"together": true}))
-        .then(said.join(", "))
+        .then(calls.join(", "))
         .step(json!({"stall": true}))
         .build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("a"), tool("b"), tool("c")];
-    let taken = talk.prompt("go");
-    (simulator, talk, taken)
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("a"), tool("b"), tool("c")];
+    let outcome = session.prompt("go");
+    (simulator, session, outcome)
 }
 
 fn text(text: &str) -> String {
@@ -29,35 +29,39 @@ fn call(name: &str) -> String {
     opened(name, name)
 }
 
-fn offered(taken: &TurnOutcome) -> Vec<&str> {
-    assert_eq!(taken.stop, "toolUse", "{taken:?}");
-    taken.calls.iter().map(|call| call.name.as_str()).collect()
+fn offered(outcome: &TurnOutcome) -> Vec<&str> {
+    assert_eq!(outcome.stop, "toolUse", "{outcome:?}");
+    outcome
+        .calls
+        .iter()
+        .map(|call| call.name.as_str())
+        .collect()
 }
 
 /// Both calls are offered; other implementations keep the second back (defect 7 of
 /// `docs/recovery-tests.md`).
 #[test]
 fn calls_of_one_chunk_are_offered_in_one_answer() {
-    let (_simulator, _, taken) = told(&[call("a"), call("b")]);
-    assert_eq!(offered(&taken), ["a", "b"]);
+    let (_simulator, _, outcome) = first_turn(&[call("a"), call("b")]);
+    assert_eq!(offered(&outcome), ["a", "b"]);
 }
 
 /// Text between calls separates them: later calls are offered after it.
 #[test]
 fn text_between_calls_separates_them() {
-    let (_simulator, mut talk, taken) = told(&[
+    let (_simulator, mut session, outcome) = first_turn(&[
         text("Before. "),
         call("a"),
         call("b"),
         text("Between. "),
         call("c"),
     ]);
-    assert_eq!(taken.text, "Before. ");
-    assert_eq!(offered(&taken), ["a", "b"]);
-    for call in &taken.calls {
-        talk.result(call, json!("done"));
+    assert_eq!(outcome.text, "Before. ");
+    assert_eq!(offered(&outcome), ["a", "b"]);
+    for call in &outcome.calls {
+        session.result(call, json!("done"));
     }
-    let taken = talk.turn();
-    assert_eq!(taken.text, "Between. ");
-    assert_eq!(offered(&taken), ["c"]);
+    let outcome = session.turn();
+    assert_eq!(outcome.text, "Between. ");
+    assert_eq!(offered(&outcome), ["c"]);
 }

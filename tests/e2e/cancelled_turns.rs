@@ -8,7 +8,8 @@ use agent::turn::Stop;
 use agent_tools::policy::ToolPolicy;
 
 use test_support::in_process::{
-    CancelAfter, END, InProcessSession, opened, played, requests, said, simulating, simulating_all,
+    CancelAfter, END, InProcessSession, opened, played, requests, simulating, simulating_all,
+    user_text,
 };
 use test_support::run_client::{OnText, RunClient};
 use test_support::scenario::{Steps, playing};
@@ -19,8 +20,11 @@ const CANCELLED: &str = r#"{ expect_client = { conversationAction = { cancelActi
 /// Cancels a turn after its first event.
 async fn stopped(guest: &mut InProcessSession, words: &str) {
     guest.user(words);
-    let taken = guest.turn(CancelAfter::Events(1)).await;
-    assert_eq!((taken.stop, taken.text.as_str()), (Stop::Aborted, "Two. "));
+    let turn_outcome = guest.turn(CancelAfter::Events(1)).await;
+    assert_eq!(
+        (turn_outcome.stop, turn_outcome.text.as_str()),
+        (Stop::Aborted, "Two. ")
+    );
 }
 
 /// The checkpoint that Cursor sends after the cancel includes the text up to then.
@@ -46,7 +50,7 @@ async fn an_aborted_turn_keeps_the_conversation() {
     played(&sim.recording()).await;
     let requests = requests(&sim);
     assert_eq!(requests[0]["conversationId"], requests[1]["conversationId"]);
-    assert_eq!(said(&requests[1]), "go on");
+    assert_eq!(user_text(&requests[1]), "go on");
 }
 
 /// If no checkpoint arrives after the cancel, the next turn uses the one the run started with and
@@ -70,9 +74,9 @@ async fn what_a_cancelled_run_left_is_no_checkpoint() {
     let (before, after) = (&requests[1], &requests[2]);
     assert_eq!(before["conversationId"], after["conversationId"]);
     assert_eq!(before["conversationState"], after["conversationState"]);
-    let told = said(after);
+    let reply = user_text(after);
     for part in ["User: and on", "Assistant: Two.", "more"] {
-        assert_eq!(told.matches(part).count(), 1, "{part}: {told}");
+        assert_eq!(reply.matches(part).count(), 1, "{part}: {reply}");
     }
 }
 
@@ -117,8 +121,8 @@ async fn nothing_is_executed_for_a_cancelled_run() {
         let mut ours = RunClient::new(&simulator, transport);
         ours.native = ToolPolicy::default();
         ours.workspace = folder.path().into();
-        let told = ours.prompt_and("go", OnText::Cancel("cancel me")).await;
-        assert_eq!(told.ended.outcome, Outcome::Cancelled);
+        let reply = ours.prompt_and("go", OnText::Cancel("cancel me")).await;
+        assert_eq!(reply.ended.outcome, Outcome::Cancelled);
         simulator.recording().await.assert_played(&["completed"]);
         let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
         assert!(left.is_empty(), "{left:?}");
@@ -143,19 +147,19 @@ async fn the_next_turn_does_not_wait_for_a_server_that_does_not_stop() {
 /// A server that keeps sending text after the cancel is not waited for, because it will not send a
 /// last checkpoint.
 #[tokio::test]
-async fn a_server_that_talks_on_is_left() {
-    let talk = r#"{ delay_ms = 200 }, { text = "on and on" }, "#.repeat(40);
+async fn a_server_that_keeps_sending_is_disconnected() {
+    let session = r#"{ delay_ms = 200 }, { text = "on and on" }, "#.repeat(40);
     let steps = Steps::new()
         .text("cancel me")
-        .then(talk)
+        .then(session)
         .step(json!({"expect_cancel": true}))
         .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
     let asked = Instant::now();
-    let told = ours.prompt_and("go", OnText::Cancel("cancel me")).await;
+    let reply = ours.prompt_and("go", OnText::Cancel("cancel me")).await;
     let waited = asked.elapsed();
-    assert_eq!(told.ended.outcome, Outcome::Cancelled);
+    assert_eq!(reply.ended.outcome, Outcome::Cancelled);
     assert!(waited < Duration::from_secs(7), "{waited:?}");
 }
 

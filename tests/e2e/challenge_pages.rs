@@ -14,7 +14,7 @@ use test_support::simulator::{Simulator, Transport};
 const PAGE: &str = "<!DOCTYPE html><html><title>Just a moment...</title>Please log in or verify that you are human. Unauthorized API key token.</html>";
 
 /// A backend that answers with a page where `place` says.
-fn behind(place: &str, status: u16) -> Simulator {
+fn behind_challenge(place: &str, status: u16) -> Simulator {
     let answer = inline(&json!({"status": value(status), "body": PAGE.to_string()}));
     let place = place.replace("PAGE", &answer);
     let steps = r#"{ text = "ok" }, { usage = {} }, { end = true }"#;
@@ -46,7 +46,7 @@ const STATUSES: [u16; 3] = [403, 200, 503];
 #[tokio::test]
 async fn a_page_in_place_of_a_token_is_no_refused_key() {
     for status in STATUSES {
-        let simulator = behind("exchange = PAGE", status);
+        let simulator = behind_challenge("exchange = PAGE", status);
         let mut ours = RunClient::new(&simulator, Transport::Http1);
         ours.policy.transport = 1;
         ours.policy.server = 1;
@@ -66,7 +66,7 @@ async fn a_page_in_place_of_a_token_is_no_refused_key() {
 async fn a_page_in_place_of_a_run_is_no_refused_key() {
     let run = "unary = { \"/agent.v1.AgentService/RunSSE\" = PAGE, \"/agent.v1.AgentService/Run\" = PAGE }";
     for status in STATUSES {
-        let simulator = behind(run, status);
+        let simulator = behind_challenge(run, status);
         let mut ours = RunClient::new(&simulator, Transport::Http1);
         ours.policy.transport = 1;
         ours.policy.server = 1;
@@ -89,9 +89,9 @@ async fn a_page_in_place_of_a_run_is_no_refused_key() {
 fn a_page_in_place_of_the_models_is_no_refused_key() {
     let list = "unary = { \"/v1/models\" = PAGE, \"/aiserver.v1.AiService/AvailableModels\" = PAGE, \"/agent.v1.AgentService/GetUsableModels\" = PAGE }";
     for status in STATUSES {
-        let simulator = behind(list, status);
-        let mut talk = RpcSession::new(&simulator, "s", &[]);
-        let listed = talk.host.call("models/list", json!({"refresh": true}));
+        let simulator = behind_challenge(list, status);
+        let mut session = RpcSession::new(&simulator, "s", &[]);
+        let listed = session.host.call("models/list", json!({"refresh": true}));
         let result = &listed["result"];
         assert_ne!(result["source"], "live", "{listed}");
         assert_ne!(result["reason"], "no-key", "{listed}");
@@ -107,14 +107,14 @@ fn no_page_of_the_website_is_requested() {
     website.set_nonblocking(true).unwrap();
     let url = format!("http://{}", website.local_addr().unwrap());
     let simulator = Simulator::responder(Transport::Http1);
-    let mut talk = RpcSession::new(&simulator, "s", &[("CURSOR_WEBSITE_URL", &url)]);
-    let listed = talk.host.call("models/list", json!({"refresh": true}));
+    let mut session = RpcSession::new(&simulator, "s", &[("CURSOR_WEBSITE_URL", &url)]);
+    let listed = session.host.call("models/list", json!({"refresh": true}));
     assert_eq!(listed["result"]["source"], "live", "{listed}");
-    let taken = talk.prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let turn_outcome = session.prompt("go");
+    assert_eq!(turn_outcome.stop, "stop", "{turn_outcome:?}");
     let visit = website.accept().map(|(_, address)| address);
-    let nobody = std::io::ErrorKind::WouldBlock;
-    assert_eq!(visit.map_err(|error| error.kind()), Err(nobody));
+    let no_visitor = std::io::ErrorKind::WouldBlock;
+    assert_eq!(visit.map_err(|error| error.kind()), Err(no_visitor));
     let recording = simulator.recorded();
     let paths = recording.paths();
     assert!(paths.contains(&"/v1/models"), "{paths:?}");

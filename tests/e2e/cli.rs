@@ -67,7 +67,7 @@ fn invalid_settings_are_reported_in_one_line() {
             ("NODE_EXTRA_CA_CERTS", "no-such-file.pem"),
         ],
     ];
-    let told: Vec<String> = cases
+    let printed: Vec<String> = cases
         .iter()
         .map(|env| {
             let output = sidecar(&["ask", "hi"], env);
@@ -75,7 +75,7 @@ fn invalid_settings_are_reported_in_one_line() {
             String::from_utf8(output.stderr).unwrap()
         })
         .collect();
-    insta::assert_snapshot!(told.concat(), @r#"
+    insta::assert_snapshot!(printed.concat(), @r#"
     error: no Cursor API key: give one with /login, with --api-key or in CURSOR_API_KEY (keys are made in Cursor's dashboard, under Integrations)
     error: the Cursor API key contains a line break; give the key alone, on one line
     error: CURSOR_BACKEND_URL: plain http is only accepted for this machine (localhost, 127.0.0.1, [::1]); use https for example.com
@@ -144,7 +144,7 @@ fn mistakes_in_scenarios_name_file_and_line() {
         let stderr = String::from_utf8(output.stderr).unwrap();
         stderr.replace(folder.path().to_str().unwrap(), "FOLDER")
     };
-    let told = [
+    let printed = [
         broken(
             "a.toml",
             "name = \"a\"\n[[run]]\nsteps = [\n  { txet = \"x\" },\n]\n",
@@ -160,7 +160,7 @@ fn mistakes_in_scenarios_name_file_and_line() {
         ),
         broken("e.json", "{\n \"name\": \"e\",\n \"run\": oops\n}\n"),
     ];
-    insta::assert_snapshot!(told.join("\n"), @r#"
+    insta::assert_snapshot!(printed.join("\n"), @r#"
     error: FOLDER/a.toml:4: unknown step "txet"; expected one of text, thinking, thinking_done, deltas, update, send, send_hex, exec, await, abort, kv_set, kv_get, query, checkpoint, token_details, usage, end, status, expect_client, expect_request, expect_headers, expect_state, expect_history, expect_cancel, expect_file, together, delay_ms, heartbeat, silence_ms, reset, goaway, half_close, stall, truncate, garbage, oversized, cut, drip, hold_window
 
     error: FOLDER/b.toml:2: unclosed array table, expected `]`

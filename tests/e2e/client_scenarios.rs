@@ -11,10 +11,10 @@ use test_support::simulator::{Simulator, TRANSPORTS, Transport};
 async fn hello_over_every_transport() {
     for transport in TRANSPORTS {
         let simulator = Simulator::start(transport);
-        let told = RunClient::new(&simulator, transport)
+        let reply = RunClient::new(&simulator, transport)
             .prompt("@hello there")
             .await;
-        told.finished("Hello, world!");
+        reply.finished("Hello, world!");
         let usage = Usage {
             input: Some(100),
             output: Some(20),
@@ -22,7 +22,7 @@ async fn hello_over_every_transport() {
             cache_write: Some(4),
             reasoning: Some(5),
         };
-        assert_eq!(told.ended.usage, Some(usage));
+        assert_eq!(reply.ended.usage, Some(usage));
         let recording = simulator.recording().await;
         recording.assert_played(&["completed"]);
         let path = match transport {
@@ -36,13 +36,14 @@ async fn hello_over_every_transport() {
 #[tokio::test]
 async fn thinking_and_text() {
     let simulator = Simulator::start(Transport::H2c);
-    let told = RunClient::new(&simulator, Transport::H2c)
+    let reply = RunClient::new(&simulator, Transport::H2c)
         .prompt("@thinking go")
         .await;
-    assert_eq!(told.ended.outcome, Outcome::Finished);
-    assert!(!told.thinking.is_empty() && !told.text.is_empty());
+    assert_eq!(reply.ended.outcome, Outcome::Finished);
+    assert!(!reply.thinking.is_empty() && !reply.text.is_empty());
     assert!(
-        told.events
+        reply
+            .events
             .iter()
             .any(|event| matches!(event, RunEvent::ThinkingDone))
     );
@@ -53,11 +54,11 @@ async fn scripts_with_expectations_are_played_to_the_end() {
     for transport in TRANSPORTS {
         let simulator = Simulator::start(transport);
         for scenario in ["kv", "gzip", "usage", "unknown"] {
-            let told = RunClient::new(&simulator, transport)
+            let reply = RunClient::new(&simulator, transport)
                 .prompt(&format!("@{scenario} go"))
                 .await;
             assert_eq!(
-                told.ended.outcome,
+                reply.ended.outcome,
                 Outcome::Finished,
                 "{scenario} over {transport:?}"
             );
@@ -69,10 +70,10 @@ async fn scripts_with_expectations_are_played_to_the_end() {
 #[tokio::test]
 async fn every_question_is_answered() {
     let simulator = Simulator::start(Transport::H2c);
-    let told = RunClient::new(&simulator, Transport::H2c)
+    let reply = RunClient::new(&simulator, Transport::H2c)
         .prompt("@queries go")
         .await;
-    assert_eq!(told.ended.outcome, Outcome::Finished);
+    assert_eq!(reply.ended.outcome, Outcome::Finished);
     simulator.recording().await.assert_played(&["completed"]);
 }
 
@@ -80,8 +81,8 @@ async fn every_question_is_answered() {
 async fn unknown_questions_and_fields_are_answered_and_counted() {
     let simulator = Simulator::start(Transport::H2c);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
-    let told = ours.prompt("@unknown-query go").await;
-    assert_eq!(told.ended.outcome, Outcome::Finished);
+    let reply = ours.prompt("@unknown-query go").await;
+    assert_eq!(reply.ended.outcome, Outcome::Finished);
     ours.prompt("@unknown go").await.finished("still here");
     simulator
         .recording()
@@ -107,11 +108,11 @@ async fn unknown_questions_and_fields_are_answered_and_counted() {
 async fn a_drop_after_a_checkpoint_is_resumed() {
     for transport in TRANSPORTS {
         let simulator = Simulator::start(transport);
-        let told = RunClient::new(&simulator, transport)
+        let reply = RunClient::new(&simulator, transport)
             .prompt("@checkpoint-drop go")
             .await;
-        told.finished("before checkpoint. after checkpoint, lost. \n\nresumed.");
-        assert_eq!(told.ended.attempts, 2);
+        reply.finished("before checkpoint. after checkpoint, lost. \n\nresumed.");
+        assert_eq!(reply.ended.attempts, 2);
         let recording = simulator.recording().await;
         let requests = recording.client("runRequest");
         assert_eq!(
@@ -130,11 +131,11 @@ async fn a_drop_after_a_checkpoint_is_resumed() {
 #[tokio::test]
 async fn a_drop_without_a_checkpoint_is_not_replayed_over_shown_text() {
     let simulator = Simulator::start(Transport::H2c);
-    let told = RunClient::new(&simulator, Transport::H2c)
+    let reply = RunClient::new(&simulator, Transport::H2c)
         .prompt("@drop-no-checkpoint go")
         .await;
     assert!(matches!(
-        told.ended.outcome,
+        reply.ended.outcome,
         Outcome::Failed(Failure::Transport(_))
     ));
     assert_eq!(simulator.recording().await.runs(), 1);
@@ -145,8 +146,8 @@ async fn the_next_turn_carries_the_last_checkpoint() {
     let simulator = Simulator::start(Transport::Tls);
     let mut ours = RunClient::new(&simulator, Transport::Tls);
     ours.prompt("@followup one").await;
-    let told = ours.prompt("@followup and then").await;
-    assert_eq!(told.ended.outcome, Outcome::Finished);
+    let reply = ours.prompt("@followup and then").await;
+    assert_eq!(reply.ended.outcome, Outcome::Finished);
     simulator
         .recording()
         .await
@@ -158,15 +159,15 @@ async fn cancelling_ends_the_stream_at_once_and_spoils_nothing() {
     for transport in TRANSPORTS {
         let simulator = Simulator::start(transport);
         let mut ours = RunClient::new(&simulator, transport);
-        let told = ours
+        let reply = ours
             .prompt_and("@cancel go", OnText::Cancel("cancel me"))
             .await;
-        assert_eq!(told.ended.outcome, Outcome::Cancelled);
+        assert_eq!(reply.ended.outcome, Outcome::Cancelled);
         ours.prompt("@hello again").await.finished("Hello, world!");
         let recording = simulator.recording().await;
         assert_eq!(recording.verdicts()[0]["failures"], json!([]));
-        let said = recording.client("conversationAction.cancelAction");
-        assert_eq!(said.len(), 1, "{transport:?}");
+        let cancels = recording.client("conversationAction.cancelAction");
+        assert_eq!(cancels.len(), 1, "{transport:?}");
     }
 }
 
@@ -175,12 +176,13 @@ async fn steering_reaches_the_run() {
     for transport in TRANSPORTS {
         let simulator = Simulator::start(transport);
         let mut ours = RunClient::new(&simulator, transport);
-        let told = ours
+        let reply = ours
             .prompt_and("@steer go", OnText::Steer("working", "steer me left"))
             .await;
-        assert_eq!(told.ended.outcome, Outcome::Finished);
+        assert_eq!(reply.ended.outcome, Outcome::Finished);
         assert!(
-            told.events
+            reply
+                .events
                 .iter()
                 .any(|event| matches!(event, RunEvent::Injection(_)))
         );

@@ -4,17 +4,18 @@ use serde_json::json;
 
 use test_support::debug_log::logged;
 use test_support::in_process::{END, opened};
-use test_support::rpc_session::{RpcSession, ToolCall, tool};
+use test_support::rpc_session::{OfferedCall, RpcSession, tool};
 use test_support::scenario::{Steps, script};
 use test_support::wait::until;
 
 /// A server that takes 300 ms to end a cancelled run.
 const LETS_GO: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }, { delay_ms = 300 }, { checkpoint = "auto" }, { expect_cancel = true }"#;
 
-fn closed_and_opened(talk: &mut RpcSession) -> test_support::rpc_session::TurnOutcome {
-    talk.host
-        .call("session/close", json!({"sessionId": talk.session}));
-    talk.turn()
+fn closed_and_opened(session: &mut RpcSession) -> test_support::rpc_session::TurnOutcome {
+    session
+        .host
+        .call("session/close", json!({"sessionId": session.id}));
+    session.turn()
 }
 
 /// A session has one owner at a time: the next turn waits until the closed session is released.
@@ -25,15 +26,15 @@ fn a_session_closed_in_a_pause_is_opened_again() {
     let simulator = script(&[&first, &last]);
     let folder = tempfile::tempdir().unwrap();
     let state = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
-    let mut talk = RpcSession::new(&simulator, "s", &state);
-    talk.tools = vec![tool("look")];
-    let call: ToolCall = talk.prompt("go").calls[0].clone();
-    talk.result(&call, json!("42"));
-    let taken = closed_and_opened(&mut talk);
+    let mut session = RpcSession::new(&simulator, "s", &state);
+    session.tools = vec![tool("look")];
+    let call: OfferedCall = session.prompt("go").calls[0].clone();
+    session.result(&call, json!("42"));
+    let outcome = closed_and_opened(&mut session);
     assert_eq!(
-        (taken.stop.as_str(), taken.text.as_str()),
+        (outcome.stop.as_str(), outcome.text.as_str()),
         ("stop", "Went on."),
-        "{taken:?}"
+        "{outcome:?}"
     );
     let recording = simulator.recorded();
     let requests = recording.client("runRequest");
@@ -51,27 +52,27 @@ fn a_session_closed_after_an_abort_is_opened_again() {
         ("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap()),
         ("PI_CURSOR_PROVIDER_DEBUG", "1"),
     ];
-    let mut talk = RpcSession::new(&simulator, "s", &state);
-    talk.user("go");
-    let turn = talk.begin();
-    let mut taken = test_support::rpc_session::TurnOutcome::default();
-    while taken.text.is_empty() {
-        let message = talk.host.receive();
-        taken.receive(&message);
+    let mut session = RpcSession::new(&simulator, "s", &state);
+    session.user("go");
+    let turn = session.begin();
+    let mut outcome = test_support::rpc_session::TurnOutcome::default();
+    while outcome.text.is_empty() {
+        let message = session.host.receive();
+        outcome.receive(&message);
     }
     let cancel = json!({"jsonrpc": "2.0", "id": "cancel", "method": "turn/cancel", "params": {"turnId": turn}});
-    talk.host.send(&cancel);
-    assert_eq!(talk.finish(&turn).stop, "aborted");
-    talk.user("next");
-    let taken = closed_and_opened(&mut talk);
+    session.host.send(&cancel);
+    assert_eq!(session.finish(&turn).stop, "aborted");
+    session.user("next");
+    let outcome = closed_and_opened(&mut session);
     assert_eq!(
-        (taken.stop.as_str(), taken.text.as_str()),
+        (outcome.stop.as_str(), outcome.text.as_str()),
         ("stop", "Went on."),
-        "{taken:?}"
+        "{outcome:?}"
     );
-    talk.host.exits();
-    let told = logged(folder.path(), "native.stream.abort");
-    assert_eq!(told[0]["bridgeKeyPrefix"], "a00a4c0d");
+    session.host.exits();
+    let events = logged(folder.path(), "native.stream.abort");
+    assert_eq!(events[0]["bridgeKeyPrefix"], "a00a4c0d");
 }
 
 /// Log events of a session's runs contain the prefix of its key.
@@ -92,22 +93,22 @@ fn what_becomes_of_a_run_is_logged_by_its_key() {
         ("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap()),
         ("PI_CURSOR_PROVIDER_DEBUG", "1"),
     ];
-    let mut talk = RpcSession::new(&simulator, "s", &state);
-    talk.tools = vec![tool("look")];
-    let calls = talk.prompt("go").calls;
+    let mut session = RpcSession::new(&simulator, "s", &state);
+    session.tools = vec![tool("look")];
+    let calls = session.prompt("go").calls;
     // Without its result, the call is offered again.
-    assert_eq!(talk.turn().calls, calls);
-    talk.messages.pop();
-    talk.result(&calls[0], json!("42"));
-    let calls = talk.turn().calls;
+    assert_eq!(session.turn().calls, calls);
+    session.messages.pop();
+    session.result(&calls[0], json!("42"));
+    let calls = session.turn().calls;
     std::fs::write(&parked, "").unwrap();
     until(|| {
-        let told = logged(folder.path(), "bridge.died_mid_pause_no_checkpoint");
-        told.first().cloned()
+        let events = logged(folder.path(), "bridge.died_mid_pause_no_checkpoint");
+        events.first().cloned()
     });
-    talk.result(&calls[0], json!("43"));
-    assert_eq!(talk.turn().text, "Went on.");
-    talk.host.exits();
+    session.result(&calls[0], json!("43"));
+    assert_eq!(session.turn().text, "Went on.");
+    session.host.exits();
     for event in [
         "native.tool_resume.start",
         "native.tool_resume.sent_result",
@@ -117,13 +118,14 @@ fn what_becomes_of_a_run_is_logged_by_its_key() {
         "native.rebuild_full_history",
         "run.started",
     ] {
-        let told = logged(folder.path(), event);
-        assert!(!told.is_empty(), "{event} is not told");
+        let events = logged(folder.path(), event);
+        assert!(!events.is_empty(), "{event} is not logged");
         // The first eight hex digits of sha256("bridge:s").
         assert!(
-            told.iter()
+            events
+                .iter()
                 .all(|line| line["bridgeKeyPrefix"] == "a00a4c0d"),
-            "{told:?}"
+            "{events:?}"
         );
     }
 }
@@ -140,11 +142,11 @@ fn an_answer_the_host_lost_is_shown_by_another_sidecar() {
     let simulator = script(&[&first, &last]);
     let folder = tempfile::tempdir().unwrap();
     let state = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
-    let mut talk = RpcSession::new(&simulator, "s", &state);
-    assert_eq!(talk.prompt("go").text, "One. ");
-    talk.messages.pop();
-    let mut later = talk.moved_to(&simulator, &state);
-    talk.host.kill();
+    let mut session = RpcSession::new(&simulator, "s", &state);
+    assert_eq!(session.prompt("go").text, "One. ");
+    session.messages.pop();
+    let mut later = session.moved_to(&simulator, &state);
+    session.host.kill();
     assert_eq!(later.turn().text, "One. Two.");
     simulator
         .recorded()

@@ -16,14 +16,18 @@ use test_support::{binary, recordings, root};
 
 /// An intended difference: messages of a kind, the fields below a path, and where
 /// `docs/protocol.md` explains it.
-struct Difference {
+struct IntendedDifference {
     kind: &'static str,
     below: &'static str,
     heading: &'static str,
 }
 
-const fn differs(kind: &'static str, below: &'static str, heading: &'static str) -> Difference {
-    Difference {
+const fn differs(
+    kind: &'static str,
+    below: &'static str,
+    heading: &'static str,
+) -> IntendedDifference {
+    IntendedDifference {
         kind,
         below,
         heading,
@@ -33,7 +37,7 @@ const fn differs(kind: &'static str, below: &'static str, heading: &'static str)
 const CONTEXT: &str = "The request context says what is true of us";
 const REASONS: &str = "Refusals give our own reasons";
 
-const DIFFERENCES: &[Difference] = &[
+const DIFFERENCES: &[IntendedDifference] = &[
     differs("execClientMessage.requestContextResult", "", CONTEXT),
     differs(
         "execClientControlMessage.throw",
@@ -249,13 +253,13 @@ fn an_alias_is_sent_as_the_models_id() {
     assert_eq!(theirs, "composer-2");
 
     let simulator = Simulator::start(Transport::H2c);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.user("@hello there");
-    let mut params = talk.params();
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.user("@hello there");
+    let mut params = session.params();
     params["model"] = json!({"id": "composer-latest"});
     let start = json!({"jsonrpc": "2.0", "id": "t", "method": "turn/start", "params": params});
-    talk.host.send(&start);
-    assert_eq!(talk.finish("t").text, "Hello, world!");
+    session.host.send(&start);
+    assert_eq!(session.finish("t").text, "Hello, world!");
     assert_eq!(asked(&simulator), theirs);
 
     let simulator = Simulator::start(Transport::H2c);

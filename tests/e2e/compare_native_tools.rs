@@ -18,12 +18,12 @@ use test_support::simulator::{Recording, Simulator, Transport};
 use test_support::{recordings, root};
 
 /// A step of a corpus, and how our reply is expected to differ.
-struct Step {
+struct CorpusStep {
     step: Json,
-    differs: Option<Difference>,
+    differs: Option<ExpectedDifference>,
 }
 
-struct Difference {
+struct ExpectedDifference {
     /// The line of `docs/protocol.md` that explains the difference.
     line: String,
     /// Pattern that our reply must match.
@@ -32,12 +32,12 @@ struct Difference {
     sometimes: bool,
 }
 
-fn corpus(name: &str) -> Vec<Step> {
+fn corpus(name: &str) -> Vec<CorpusStep> {
     let path = root().join("tests/native").join(format!("{name}.json"));
     let steps: Vec<Json> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let steps = steps.into_iter().map(|mut step| {
         let object = step.as_object_mut().unwrap();
-        let differs = object.remove("differs").map(|line| Difference {
+        let differs = object.remove("differs").map(|line| ExpectedDifference {
             line: line.as_str().unwrap().to_owned(),
             ours: object.remove("ours").unwrap_or_default(),
             sometimes: object.remove("sometimes").is_some(),
@@ -46,12 +46,12 @@ fn corpus(name: &str) -> Vec<Step> {
         if !plain.iter().any(|action| object.contains_key(*action)) {
             step = json!({ "exec": step });
         }
-        Step { step, differs }
+        CorpusStep { step, differs }
     });
     steps.collect()
 }
 
-fn scenario(steps: &[Step]) -> (TempDir, std::path::PathBuf) {
+fn scenario(steps: &[CorpusStep]) -> (TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let mut all = vec![json!({"exec": {"requestContextArgs": {}}})];
     all.extend(steps.iter().map(|step| step.step.clone()));
@@ -72,9 +72,10 @@ fn prepare(sdk: &OfficialClient, name: &str) {
         if path.file_name().is_some_and(|name| name == ".git") {
             continue;
         }
-        match path.symlink_metadata().unwrap().is_dir() {
-            true => std::fs::remove_dir_all(path).unwrap(),
-            false => std::fs::remove_file(path).unwrap(),
+        if path.symlink_metadata().unwrap().is_dir() {
+            std::fs::remove_dir_all(path).unwrap()
+        } else {
+            std::fs::remove_file(path).unwrap()
         }
     }
     for script in ["make-workspace".to_owned(), format!("make-{name}")] {
@@ -239,7 +240,7 @@ async fn compare(name: &str) {
 }
 
 /// The same for given steps. `url` is one that differs with each run.
-async fn compare_steps(name: &str, steps: Vec<Step>, policy: ToolPolicy, url: Option<&str>) {
+async fn compare_steps(name: &str, steps: Vec<CorpusStep>, policy: ToolPolicy, url: Option<&str>) {
     let (_folder, path) = scenario(&steps);
     let sdk = OfficialClient::new();
     let home = sdk.home.path().canonicalize().unwrap();
@@ -300,7 +301,7 @@ async fn compare_steps(name: &str, steps: Vec<Step>, policy: ToolPolicy, url: Op
     let ours = settle_all(&simulator.recording().await, &simulator.url);
     open_up(&sdk.workspace);
 
-    let asked: Vec<&Step> = steps
+    let asked: Vec<&CorpusStep> = steps
         .iter()
         .filter(|step| step.step.get("exec").is_some())
         .collect();
@@ -315,7 +316,7 @@ async fn compare_steps(name: &str, steps: Vec<Step>, policy: ToolPolicy, url: Op
             (true, None) => equal += 1,
             (
                 same,
-                Some(Difference {
+                Some(ExpectedDifference {
                     ours, sometimes, ..
                 }),
             ) if !same || *sometimes => {
@@ -331,7 +332,7 @@ async fn compare_steps(name: &str, steps: Vec<Step>, policy: ToolPolicy, url: Op
                     ));
                 }
             }
-            (_, Some(Difference { line, .. })) => {
+            (_, Some(ExpectedDifference { line, .. })) => {
                 wrong.push(format!("{request}\n  is equal, though {line:?}"));
             }
             (false, None) => wrong.push(format!(
@@ -438,7 +439,7 @@ async fn ignore_files_of_ripgreps_own_compare_equal() {
 #[tokio::test]
 async fn what_may_not_be_touched_compares_equal() {
     use std::os::unix::process::CommandExt as _;
-    const NOBODY: u32 = 65_534;
+    const UNPRIVILEGED: u32 = 65_534;
     if rustix::process::geteuid().is_root() {
         if recordings::is_recording() {
             use std::os::unix::fs::PermissionsExt as _;
@@ -452,13 +453,13 @@ async fn what_may_not_be_touched_compares_equal() {
                 "compare_native_tools::what_may_not_be_touched_compares_equal",
             ])
             .arg("--nocapture")
-            .uid(NOBODY)
-            .gid(NOBODY)
+            .uid(UNPRIVILEGED)
+            .gid(UNPRIVILEGED)
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&run.stderr);
-        assert!(run.status.success(), "{told}");
-        assert!(told.contains("closed: "), "it ran: {told}");
+        let errors = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.success(), "{errors}");
+        assert!(errors.contains("closed: "), "it ran: {errors}");
         return;
     }
     compare("closed").await;
@@ -488,10 +489,10 @@ fn no_proxy_gets_to_fetch() {
         ("NO_PROXY", "127.0.0.1"),
         ("PATH", "/usr/bin:/bin"),
     ];
-    let mut talk = test_support::rpc_session::RpcSession::new(&simulator, "proxy", &env);
-    talk.workspace = folder.path().to_str().unwrap().into();
-    let taken = talk.prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let mut session = test_support::rpc_session::RpcSession::new(&simulator, "proxy", &env);
+    session.workspace = folder.path().to_str().unwrap().into();
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     simulator.recorded().assert_played(&["completed"]);
     proxy.set_nonblocking(true).unwrap();
     assert!(proxy.accept().is_err(), "the proxy was asked");
@@ -595,7 +596,7 @@ fn every_intended_difference_is_explained() {
         let name = path.file_stem().unwrap().to_str().unwrap();
         for step in corpus(name) {
             requests += usize::from(step.step.get("exec").is_some());
-            if let Some(Difference { line, .. }) = &step.differs {
+            if let Some(ExpectedDifference { line, .. }) = &step.differs {
                 assert!(
                     page.contains(line),
                     "docs/protocol.md does not explain {line:?}"

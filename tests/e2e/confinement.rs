@@ -17,10 +17,10 @@ use test_support::scenario::{CONTEXT, exec, inline, runs, value};
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{Simulator, Transport};
 use test_support::wait::until;
-use test_support::workspace::{talk, write};
+use test_support::workspace::{session, write};
 
 /// An unprivileged user for tests that run as root, because root may read everything.
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED: u32 = 65_534;
 const KEY: &str = "crsr_canary0123456789abcdef";
 const TOKEN: &str = "gateway-canary-0123456789";
 
@@ -35,13 +35,16 @@ pub fn unprivileged(folder: &Path) -> Command {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     give(folder);
     let mut command = Command::new(program);
-    command.uid(NOBODY).gid(NOBODY).current_dir(folder);
+    command
+        .uid(UNPRIVILEGED)
+        .gid(UNPRIVILEGED)
+        .current_dir(folder);
     command
 }
 
 /// Changes the owner of a folder and everything in it to that user.
 fn give(path: &Path) {
-    std::os::unix::fs::lchown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    std::os::unix::fs::lchown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).unwrap();
     if path.is_dir() {
         for entry in fs::read_dir(path).unwrap() {
             give(&entry.unwrap().path());
@@ -102,12 +105,12 @@ fn what_we_start_cannot_read_the_key_from_us() {
         ("TMPDIR", here),
     ];
     let host = SidecarProcess::started_by(unprivileged(&root), &env);
-    let mut talk = RpcSession::on(host, "s");
-    talk.workspace = root.join("ws").to_str().unwrap().into();
-    let taken = talk.prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let mut session = RpcSession::on(host, "s");
+    session.workspace = root.join("ws").to_str().unwrap().into();
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     simulator.recorded().assert_played(&["completed"]);
-    let sidecar = talk.host.id().to_string();
+    let sidecar = session.host.id().to_string();
     for name in ["shell", "hook", "server"] {
         let read = |what: &str| fs::read(root.join(format!("{name}.{what}"))).ok();
         let parent = until(|| read("done"));
@@ -134,7 +137,7 @@ fn what_we_start_cannot_read_the_key_from_us() {
     };
     let started = [pid("server"), pid("away")];
     assert!(started.into_iter().all(is_running));
-    talk.host.kill();
+    session.host.kill();
     for process in started {
         until(|| (!is_running(process)).then_some(()));
     }
@@ -284,10 +287,10 @@ fn credentials_are_out_of_the_models_reach() {
         ("PI_CURSOR_STATE_DIR", state.to_str().unwrap()),
         ("PI_CURSOR_NATIVE_TOOLS_DENY", "shell"),
     ];
-    let mut talk = talk(&simulator, &sdk, &env);
-    talk.workspace = home.to_str().unwrap().into();
-    let taken = talk.prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let mut session = session(&simulator, &sdk, &env);
+    session.workspace = home.to_str().unwrap().into();
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);
     let sent = recording.client("execClientMessage");
@@ -299,9 +302,9 @@ fn credentials_are_out_of_the_models_reach() {
     };
     assert!(listed("grepResult").contains("notes/plain.txt"));
     for reply in ["grepResult", "lsResult", "piFindResult"] {
-        let told = listed(reply);
+        let printed = listed(reply);
         for name in ["login.json", "gateway-token", "auth.json"] {
-            assert!(!told.contains(name), "{name} in {told}");
+            assert!(!printed.contains(name), "{name} in {printed}");
         }
     }
     assert_eq!(
@@ -362,8 +365,8 @@ fn what_other_programs_run_is_not_written() {
     ]);
     let simulator = runs(&[steps.join(", ")]);
     let deny = ("PI_CURSOR_NATIVE_TOOLS_DENY", "shell");
-    let taken = talk(&simulator, &sdk, &[deny]).prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let outcome = session(&simulator, &sdk, &[deny]).prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     simulator.recorded().assert_played(&["completed"]);
     assert_eq!(fs::read_to_string(&config).unwrap(), before);
     for path in [".git/hooks/post-checkout", ".pi", ".envrc", "sub"] {
@@ -383,8 +386,8 @@ fn what_other_programs_run_is_not_written() {
     ];
     let simulator = runs(&[steps.join(", ")]);
     let setting = ("PI_CURSOR_PROTECTED_PATHS", "infra/**, !.vscode/tasks.json");
-    let taken = talk(&simulator, &sdk, &[setting]).prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let outcome = session(&simulator, &sdk, &[setting]).prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     simulator.recorded().assert_played(&["completed"]);
 }
 
@@ -400,10 +403,10 @@ fn dotfiles_of_a_home_that_is_the_workspace_are_not_written() {
         write_step("$WS/notes.txt", "{ writeResult = { success = {} } }"),
     ];
     let simulator = runs(&[steps.join(", ")]);
-    let mut talk = talk(&simulator, &sdk, &[]);
-    talk.workspace = home.to_str().unwrap().into();
-    let taken = talk.prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let mut session = session(&simulator, &sdk, &[]);
+    session.workspace = home.to_str().unwrap().into();
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     simulator.recorded().assert_played(&["completed"]);
     assert!(!home.join(".bashrc").exists() && !home.join(".ssh").exists());
 }
@@ -441,7 +444,7 @@ fn the_hosts_tools_are_not_asked_to_write_what_is_protected() {
         ("PI_CURSOR_NATIVE_TOOLS", "host"),
         ("PI_CURSOR_STATE_DIR", state.to_str().unwrap()),
     ];
-    let mut talk = talk(&simulator, &sdk, &env);
+    let mut session = session(&simulator, &sdk, &env);
     let tool = |name: &str, arguments: &[&str]| {
         let arguments: serde_json::Map<_, _> = arguments
             .iter()
@@ -453,28 +456,28 @@ fn the_hosts_tools_are_not_asked_to_write_what_is_protected() {
             "parameters": {"type": "object", "properties": arguments},
         })
     };
-    talk.tools = vec![
+    session.tools = vec![
         tool("read", &["path", "offset", "limit"]),
         tool("write", &["path", "content"]),
         tool("edit", &["path", "edits"]),
         tool("bash", &["command", "timeout"]),
     ];
-    let taken = talk.prompt("go");
+    let outcome = session.prompt("go");
     // Only the last request reached the host.
     assert_eq!(
-        (taken.stop.as_str(), taken.calls.len()),
+        (outcome.stop.as_str(), outcome.calls.len()),
         ("toolUse", 1),
-        "{taken:?}"
+        "{outcome:?}"
     );
-    let call = taken.calls[0].clone();
+    let call = outcome.calls[0].clone();
     assert_eq!(call.name, "write");
     let path = call.arguments["path"].as_str().unwrap();
     assert!(path.ends_with("/b.txt"), "{path}");
-    talk.result(
+    session.result(
         &call,
         json!([{"type": "text", "text": "Successfully wrote 1 bytes"}]),
     );
-    assert_eq!(talk.turn().stop, "stop");
+    assert_eq!(session.turn().stop, "stop");
     simulator.recorded().assert_played(&["completed"]);
 }
 
@@ -537,8 +540,8 @@ fn a_diff_runs_nothing_that_a_submodule_configures() {
     ];
     let simulator = runs(&[steps.join(", ")]);
     let deny = ("PI_CURSOR_NATIVE_TOOLS_DENY", "shell");
-    let taken = talk(&simulator, &sdk, &[deny]).prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let outcome = session(&simulator, &sdk, &[deny]).prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);
     let sent = recording.client("execClientMessage.gitDiffResponse");
@@ -570,26 +573,26 @@ fn a_state_folder_open_to_others_is_not_used_and_the_doctor_reports_it() {
             text(output.stderr),
         )
     };
-    let (_, told, _) = run(&["doctor"]);
+    let (_, printed, _) = run(&["doctor"]);
     assert!(
-        told.contains("login.json is not used: other users can read it"),
-        "{told}"
+        printed.contains("login.json is not used: other users can read it"),
+        "{printed}"
     );
     fs::remove_file(state.join("login.json")).unwrap();
     let made = Command::new("mkfifo")
         .arg(state.join("gateway-token"))
         .status();
     assert!(made.unwrap().success());
-    let (code, _, told) = run(&["gateway", "--port", "0"]);
-    assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains("gateway-token is not used"), "{told}");
+    let (code, _, printed) = run(&["gateway", "--port", "0"]);
+    assert_eq!(code, Some(1), "{printed}");
+    assert!(printed.contains("gateway-token is not used"), "{printed}");
     fs::remove_file(state.join("gateway-token")).unwrap();
     fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).unwrap();
-    let (_, told, _) = run(&["doctor"]);
-    assert!(told.contains("other users can write to it"), "{told}");
-    assert!(!told.contains("can be written"), "{told}");
-    let (code, _, told) = run(&["gateway", "--port", "0"]);
-    assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains("other users can write to it"), "{told}");
+    let (_, printed, _) = run(&["doctor"]);
+    assert!(printed.contains("other users can write to it"), "{printed}");
+    assert!(!printed.contains("can be written"), "{printed}");
+    let (code, _, printed) = run(&["gateway", "--port", "0"]);
+    assert_eq!(code, Some(1), "{printed}");
+    assert!(printed.contains("other users can write to it"), "{printed}");
     assert!(!state.join("gateway-token").exists());
 }

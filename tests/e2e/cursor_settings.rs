@@ -11,13 +11,14 @@ use serde_json::{Value as Json, json};
 use test_support::official_client::{McpHttpServer, OfficialClient, PNG, mcp_mortal, mcp_stdio};
 use test_support::scenario::{CONTEXT, END, call, calls, exec, inline, playing, runs, text, value};
 use test_support::simulator::{Recording, Transport};
-use test_support::workspace::{talk, write};
+use test_support::workspace::{session, write};
 
 fn contexts(recording: &Recording) -> Vec<Json> {
-    let told = recording.client("execClientMessage.requestContextResult");
+    let reported = recording.client("execClientMessage.requestContextResult");
     let context = "/execClientMessage/requestContextResult/success/requestContext";
-    told.iter()
-        .map(|told| told.pointer(context).unwrap().clone())
+    reported
+        .iter()
+        .map(|reported| reported.pointer(context).unwrap().clone())
         .collect()
 }
 
@@ -113,11 +114,11 @@ async fn rules_and_skills_are_sent_as_the_official_client_sends_them() {
     let theirs = contexts(&simulator.recording().await).remove(0);
     let simulator = playing(Transport::H2c, &steps);
     let ours = tokio::task::spawn_blocking(move || {
-        let taken = talk(&simulator, &sdk, &[]).prompt("go");
+        let outcome = session(&simulator, &sdk, &[]).prompt("go");
         assert_eq!(
-            (taken.stop.as_str(), taken.notices.len()),
+            (outcome.stop.as_str(), outcome.notices.len()),
             ("stop", 0),
-            "{taken:?}"
+            "{outcome:?}"
         );
         contexts(&simulator.recorded()).remove(0)
     });
@@ -183,24 +184,24 @@ fn servers_are_called_and_dead_or_slow_ones_delay_nothing() {
         ("PI_CURSOR_NATIVE_TOOLS", "off"),
         ("PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS", "60"),
     ];
-    let mut talk = talk(&simulator, &sdk, &env);
-    talk.tools = vec![test_support::rpc_session::tool("look")];
+    let mut session = session(&simulator, &sdk, &env);
+    session.tools = vec![test_support::rpc_session::tool("look")];
     let started = Instant::now();
-    let first = talk.prompt("go");
+    let first = session.prompt("go");
     assert_eq!(first.stop, "stop", "{first:?}");
-    let second = talk.prompt("again");
+    let second = session.prompt("again");
     assert_eq!(second.stop, "stop", "{second:?}");
     // Well before the slow server times out.
     assert!(started.elapsed() < Duration::from_secs(45));
     let notices: Vec<&String> = first.notices.iter().chain(&second.notices).collect();
-    let told = |part: &str| notices.iter().filter(|text| text.contains(part)).count();
+    let reported = |part: &str| notices.iter().filter(|text| text.contains(part)).count();
     assert_eq!(
-        (told("\"dead\""), told("\"gone\""), told("slow")),
+        (reported("\"dead\""), reported("\"gone\""), reported("slow")),
         (1, 1, 0),
         "{notices:?}"
     );
-    assert_eq!(told("PI_CURSOR_TRUST_PROJECT="), 1, "{notices:?}");
-    assert!(!sdk.workspace.join("ran").exists(), "nobody trusted it");
+    assert_eq!(reported("PI_CURSOR_TRUST_PROJECT="), 1, "{notices:?}");
+    assert!(!sdk.workspace.join("ran").exists(), "it is not trusted");
 
     let recording = simulator.recorded();
     recording.assert_played(&["completed", "completed"]);
@@ -251,7 +252,7 @@ fn servers_are_called_and_dead_or_slow_ones_delay_nothing() {
 
     // The slow one is alive, and ends with us.
     let mut alive = fs::File::open(&pipe).unwrap();
-    drop(talk);
+    drop(session);
     alive.read_to_end(&mut Vec::new()).unwrap();
 }
 
@@ -310,10 +311,10 @@ fn a_server_that_dies_is_reconnected_and_new_tools_are_offered() {
     // Restarted by the next turn.
     let second = [CONTEXT.to_owned(), lives(3), ended("web", "echo")];
     let simulator = runs(&[first.join(", "), second.join(", "), echo()]);
-    let mut talk = talk(&simulator, &sdk, &[]);
+    let mut session = session(&simulator, &sdk, &[]);
     let mut say = |text: &str| {
-        let taken = talk.prompt(text);
-        assert_eq!(taken.stop, "stop", "{taken:?}");
+        let outcome = session.prompt(text);
+        assert_eq!(outcome.stop, "stop", "{outcome:?}");
     };
     say("go");
     web.end();
@@ -412,19 +413,23 @@ esac
         calls("other", "{}", "", &text("seen")),
     ];
     let simulator = runs(&[steps.join(", ")]);
-    let mut talk = talk(&simulator, &sdk, &[]);
-    talk.tools = vec![
+    let mut session = session(&simulator, &sdk, &[]);
+    session.tools = vec![
         test_support::rpc_session::tool("look"),
         test_support::rpc_session::tool("other"),
     ];
-    let taken = talk.prompt("go");
-    assert_eq!(taken.stop, "toolUse", "{taken:?}");
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.stop, "toolUse", "{outcome:?}");
     // The host receives only the call that no hook denies.
-    let names: Vec<&str> = taken.calls.iter().map(|call| call.name.as_str()).collect();
+    let names: Vec<&str> = outcome
+        .calls
+        .iter()
+        .map(|call| call.name.as_str())
+        .collect();
     assert_eq!(names, ["other"]);
-    talk.result(&taken.calls[0], json!([{"type": "text", "text": "seen"}]));
-    assert_eq!(talk.turn().stop, "stop");
-    assert_eq!(taken.notices.len(), 1, "{taken:?}");
+    session.result(&outcome.calls[0], json!([{"type": "text", "text": "seen"}]));
+    assert_eq!(session.turn().stop, "stop");
+    assert_eq!(outcome.notices.len(), 1, "{outcome:?}");
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);
     let steps = &contexts(&recording)[0]["hooksConfig"]["configuredSteps"];
@@ -453,9 +458,9 @@ fn hooks_of_an_unknown_shape_still_guard_their_event() {
         ),
     ];
     let simulator = runs(&[steps.join(", ")]);
-    let taken = talk(&simulator, &sdk, &[]).prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
-    assert_eq!(taken.notices.len(), 1, "{taken:?}");
+    let outcome = session(&simulator, &sdk, &[]).prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
+    assert_eq!(outcome.notices.len(), 1, "{outcome:?}");
     simulator.recorded().assert_played(&["completed"]);
     assert!(!sdk.workspace.join("ran").exists());
 }

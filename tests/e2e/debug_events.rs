@@ -8,17 +8,17 @@ use serde_json::{Value as Json, json};
 
 use test_support::debug_log::{fields, logged, state};
 use test_support::in_process::{CancelAfter, END, InProcessSession, opened, simulating};
-use test_support::rpc_session::{RpcSession, ToolCall, tool};
+use test_support::rpc_session::{OfferedCall, RpcSession, tool};
 use test_support::scenario::{Steps, script};
 use test_support::wait::until;
 
 /// The first eight hex digits of sha256("bridge:s").
 const PREFIX: &str = "a00a4c0d";
 
-fn talk(simulator: &test_support::simulator::Simulator, env: &[(&str, &str)]) -> RpcSession {
-    let mut talk = RpcSession::new(simulator, "s", env);
-    talk.tools = vec![tool("look")];
-    talk
+fn session(simulator: &test_support::simulator::Simulator, env: &[(&str, &str)]) -> RpcSession {
+    let mut session = RpcSession::new(simulator, "s", env);
+    session.tools = vec![tool("look")];
+    session
 }
 
 /// A parked run that reached its time limit is logged.
@@ -33,17 +33,17 @@ fn a_run_that_waited_too_long_is_logged() {
     let simulator = script(&[&first, &second]);
     let folder = tempfile::tempdir().unwrap();
     let [place, log] = state(&folder);
-    let mut talk = talk(
+    let mut session = session(
         &simulator,
         &[place, log, ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "1000")],
     );
-    let call: ToolCall = talk.prompt("go").calls[0].clone();
+    let call: OfferedCall = session.prompt("go").calls[0].clone();
     let event = "bridge.active_ttl_expired";
-    let told = until(|| logged(folder.path(), event).pop());
-    assert_eq!(fields(&told), json!({"bridgeKeyPrefix": PREFIX}));
-    talk.result(&call, json!("42"));
-    assert_eq!(talk.turn().text, "It is 42.");
-    talk.host.exits();
+    let events = until(|| logged(folder.path(), event).pop());
+    assert_eq!(fields(&events), json!({"bridgeKeyPrefix": PREFIX}));
+    session.result(&call, json!("42"));
+    assert_eq!(session.turn().text, "It is 42.");
+    session.host.exits();
     assert_eq!(logged(folder.path(), event).len(), 1);
 }
 
@@ -64,24 +64,24 @@ fn a_run_lost_in_a_pause_and_its_recovery_are_logged() {
         .then(END)
         .build();
     let simulator = script(&[&first, &second]);
-    let mut talk = talk(&simulator, &state(&folder));
-    let call: ToolCall = talk.prompt("go").calls[0].clone();
+    let mut session = session(&simulator, &state(&folder));
+    let call: OfferedCall = session.prompt("go").calls[0].clone();
     std::fs::write(&parked, "").unwrap();
     let event = "bridge.died_mid_pause_checkpoint_saved";
     let died = until(|| logged(folder.path(), event).pop());
     assert_eq!(fields(&died)["bridgeKeyPrefix"], PREFIX);
     assert_eq!(fields(&died)["class"], "transport");
-    talk.result(&call, json!("42"));
-    assert_eq!(talk.turn().text, "It is 42.");
-    talk.host.exits();
+    session.result(&call, json!("42"));
+    assert_eq!(session.turn().text, "It is 42.");
+    session.host.exits();
     let other = "bridge.died_mid_pause_no_checkpoint";
     assert_eq!(logged(folder.path(), other), [Json::Null; 0]);
-    let told = logged(folder.path(), "bridge.recovered_via_checkpoint");
-    assert_eq!(told.len(), 1);
+    let events = logged(folder.path(), "bridge.recovered_via_checkpoint");
+    assert_eq!(events.len(), 1);
     let wanted = json!({"bridgeKeyPrefix": PREFIX, "modelId": "composer-2",
         "recoveryPath": "stored_checkpoint", "pendingToolCallIds": call.id, "toolResultCount": 1,
         "sentinelInjectionDetected": false});
-    assert_eq!(fields(&told[0]), wanted);
+    assert_eq!(fields(&events[0]), wanted);
 }
 
 /// A stream that makes no progress for too long is logged.
@@ -97,14 +97,14 @@ fn an_abandoned_stream_is_logged() {
         ("PI_CURSOR_STREAM_IDLE_TIMEOUT_MS", "1000"),
         ("PI_CURSOR_STREAM_IDLE_MAX_RETRIES", "0"),
     ];
-    let mut talk = talk(&simulator, &env);
-    assert_eq!(talk.prompt("go").stop, "error");
-    talk.host.exits();
-    let told = logged(folder.path(), "native.stream.idle_timeout");
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0]["bridgeKeyPrefix"], PREFIX);
+    let mut session = session(&simulator, &env);
+    assert_eq!(session.prompt("go").stop, "error");
+    session.host.exits();
+    let events = logged(folder.path(), "native.stream.idle_timeout");
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0]["bridgeKeyPrefix"], PREFIX);
     assert_eq!(
-        (&told[0]["ms"], &told[0]["phase"]),
+        (&events[0]["ms"], &events[0]["phase"]),
         (&json!(1000), &json!("First"))
     );
 }
@@ -140,18 +140,19 @@ async fn a_mute_stream_is_logged_as_an_idle_one() {
     guest.policy.idle_retries = 1;
     guest.user("go");
     tokio::time::pause();
-    let taken = guest.turn(CancelAfter::Endless).await;
+    let outcome = guest.turn(CancelAfter::Endless).await;
     tokio::time::resume();
-    assert!(matches!(taken.stop, Stop::Failed(_)), "{taken:?}");
+    assert!(matches!(outcome.stop, Stop::Failed(_)), "{outcome:?}");
     let lines = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    let told = lines
+    let events = lines
         .lines()
         .filter(|line| line.contains("native.stream.idle_timeout"));
-    let told: Vec<&str> = told.collect();
-    assert_eq!(told.len(), 2, "once a stream");
+    let events: Vec<&str> = events.collect();
+    assert_eq!(events.len(), 2, "once a stream");
     assert!(
-        told.iter()
+        events
+            .iter()
             .all(|line| line.contains("ms=30000 phase=First")),
-        "{told:?}"
+        "{events:?}"
     );
 }

@@ -21,12 +21,12 @@ const KEY: &str = "plainkey-canary-otters";
 const CANARIES: [&str; 6] = [PROMPT, SYSTEM, OLD_ANSWER, TOOL_OUTPUT, FILE, KEY];
 
 /// A home directory and environment for a sidecar.
-struct Place {
+struct SidecarHome {
     home: tempfile::TempDir,
     env: Vec<(String, String)>,
 }
 
-impl Place {
+impl SidecarHome {
     fn new(simulator: Option<&Simulator>) -> Self {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("AGENTS.md"), FILE).unwrap();
@@ -93,16 +93,16 @@ impl Place {
             "model": {"id": "composer-2"}}}),
         );
         let mut stdout = child.stdout.take().unwrap();
-        let mut heard = Vec::new();
-        while !String::from_utf8_lossy(&heard).contains("stopReason") {
+        let mut received = Vec::new();
+        while !String::from_utf8_lossy(&received).contains("stopReason") {
             let mut piece = [0; 4096];
             let length = stdout.read(&mut piece).unwrap();
             assert_ne!(length, 0, "the sidecar is gone");
-            heard.extend_from_slice(&piece[..length]);
+            received.extend_from_slice(&piece[..length]);
         }
         say(json!({"jsonrpc": "2.0", "id": 8, "method": "shutdown", "params": {}}));
         say(json!({"jsonrpc": "2.0", "method": "exit"}));
-        let _rest = stdout.read_to_end(&mut heard).unwrap();
+        let _rest = stdout.read_to_end(&mut received).unwrap();
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success());
         String::from_utf8(output.stderr).unwrap()
@@ -110,12 +110,12 @@ impl Place {
 }
 
 /// Returns the path that a sidecar printed on stderr, exactly once.
-fn told(stderr: &str) -> PathBuf {
+fn printed(stderr: &str) -> PathBuf {
     let mut lines = stderr
         .lines()
         .filter_map(|line| line.strip_prefix("debug log: "));
-    let path = lines.next().expect("the path is told").into();
-    assert_eq!(lines.next(), None, "told once");
+    let path = lines.next().expect("the path is printed").into();
+    assert_eq!(lines.next(), None, "printed once");
     path
 }
 
@@ -143,9 +143,9 @@ fn assert_no_canary(text: &str) {
 #[test]
 fn a_turn_is_logged_without_a_word_of_it() {
     let simulator = Simulator::start(Transport::Http1);
-    let place = Place::new(Some(&simulator)).with("PI_CURSOR_PROVIDER_DEBUG", "1");
+    let place = SidecarHome::new(Some(&simulator)).with("PI_CURSOR_PROVIDER_DEBUG", "1");
     let stderr = place.turn("@every-exec");
-    let path = told(&stderr);
+    let path = printed(&stderr);
     assert!(path.starts_with(place.home.path().join(".local/state/cursor-sidecar/debug")));
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -155,7 +155,7 @@ fn a_turn_is_logged_without_a_word_of_it() {
     assert_no_canary(&stderr);
     assert!(
         !text.contains("Every kind was asked for."),
-        "the answer is nobody's business"
+        "the answer is not logged"
     );
     let records = records(&path);
     let events = events(&records);
@@ -187,7 +187,7 @@ fn a_turn_is_logged_without_a_word_of_it() {
         .find(|record| record["event"] == "text.first");
     assert!(
         run.unwrap()["run"].is_string(),
-        "what a run tells carries its id"
+        "records of a run carry its id"
     );
 }
 
@@ -203,8 +203,8 @@ fn prompts_quoted_in_server_errors_are_not_logged() {
         }))
         .build();
     let simulator = playing(Transport::Http1, &steps);
-    let place = Place::new(Some(&simulator)).with("PI_CURSOR_PROVIDER_DEBUG", "1");
-    let path = told(&place.turn("go"));
+    let place = SidecarHome::new(Some(&simulator)).with("PI_CURSOR_PROVIDER_DEBUG", "1");
+    let path = printed(&place.turn("go"));
     let text = std::fs::read_to_string(&path).unwrap();
     assert_no_canary(&text);
     assert!(text.contains("remote invalid_argument"), "{text}");
@@ -213,7 +213,8 @@ fn prompts_quoted_in_server_errors_are_not_logged() {
 #[test]
 fn deltas_are_counted_not_logged() {
     let simulator = Simulator::start(Transport::Http1);
-    let place = Place::new(Some(&simulator)).with("PI_CURSOR_PROVIDER_DEBUG_FILE", "log.jsonl");
+    let place =
+        SidecarHome::new(Some(&simulator)).with("PI_CURSOR_PROVIDER_DEBUG_FILE", "log.jsonl");
     let output = place.run(&["ask", "@deltas go"]);
     assert!(output.status.success());
     let records = records(&place.home.path().join("log.jsonl"));
@@ -228,7 +229,7 @@ fn deltas_are_counted_not_logged() {
 fn a_log_that_cannot_be_written_stops_nothing() {
     let simulator = Simulator::start(Transport::Http1);
     for place in [".", "no/such/folder/log.jsonl", "/dev/full"] {
-        let place = Place::new(Some(&simulator)).with("PI_CURSOR_PROVIDER_DEBUG_FILE", place);
+        let place = SidecarHome::new(Some(&simulator)).with("PI_CURSOR_PROVIDER_DEBUG_FILE", place);
         let output = place.run(&["ask", "@hello there"]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "Hello, world!\n");
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -239,7 +240,7 @@ fn a_log_that_cannot_be_written_stops_nothing() {
 #[test]
 fn without_the_setting_nothing_is_written() {
     let simulator = Simulator::start(Transport::Http1);
-    let place = Place::new(Some(&simulator));
+    let place = SidecarHome::new(Some(&simulator));
     assert_eq!(place.turn("@hello"), "");
     let state = place.home.path().join(".local/state/cursor-sidecar");
     assert!(state.join("conversations").exists() && !state.join("debug").exists());
@@ -248,8 +249,8 @@ fn without_the_setting_nothing_is_written() {
 #[test]
 fn the_doctor_draws_the_last_turn() {
     let simulator = Simulator::start(Transport::Http1);
-    let place = Place::new(Some(&simulator)).with("PI_CURSOR_PROVIDER_DEBUG", "1");
-    let path = told(&place.turn("@unknown"));
+    let place = SidecarHome::new(Some(&simulator)).with("PI_CURSOR_PROVIDER_DEBUG", "1");
+    let path = printed(&place.turn("@unknown"));
     let by_name = place.run(&["doctor", path.to_str().unwrap()]);
     let last = place.run(&["doctor", "--last"]);
     assert_eq!(by_name, last);
@@ -308,7 +309,7 @@ fn on_a_terminal(mut command: Command) -> String {
 #[test]
 fn a_terminal_gets_colours_unless_it_wants_none() {
     let simulator = Simulator::start(Transport::Http1);
-    let place = Place::new(Some(&simulator)).with("PI_CURSOR_PROVIDER_DEBUG", "1");
+    let place = SidecarHome::new(Some(&simulator)).with("PI_CURSOR_PROVIDER_DEBUG", "1");
     place.turn("@hello");
     let shown = |env: &[(&str, &str)]| {
         let mut command = place.command(&["doctor", "--last"]);
@@ -328,8 +329,8 @@ fn a_terminal_gets_colours_unless_it_wants_none() {
 
 #[test]
 fn a_log_that_is_not_there_is_an_error() {
-    let place = Place::new(None);
-    let told = [&["doctor", "nowhere.jsonl"][..], &["doctor", "--last"]].map(|arguments| {
+    let place = SidecarHome::new(None);
+    let printed = [&["doctor", "nowhere.jsonl"][..], &["doctor", "--last"]].map(|arguments| {
         let output = place.run(arguments);
         assert_eq!(output.status.code(), Some(1));
         assert!(output.stdout.is_empty());
@@ -337,7 +338,7 @@ fn a_log_that_is_not_there_is_an_error() {
             .unwrap()
             .replace(place.home.path().to_str().unwrap(), "~")
     });
-    insta::assert_snapshot!(told.concat(), @"
+    insta::assert_snapshot!(printed.concat(), @"
     error: cannot read the debug log nowhere.jsonl: No such file or directory (os error 2)
     error: no debug log in ~/.local/state/cursor-sidecar/debug; set PI_CURSOR_PROVIDER_DEBUG=1 and try again what you want to see
     ");
@@ -345,7 +346,7 @@ fn a_log_that_is_not_there_is_an_error() {
 
 #[test]
 fn the_doctor_prints_settings_and_no_secrets() {
-    let place = Place::new(None)
+    let place = SidecarHome::new(None)
         .with("CURSOR_API_KEY", KEY)
         .with("HTTPS_PROXY", "http://user:pa55word@127.0.0.1:1")
         .with("PI_CURSOR_HTTP", "9")
@@ -388,7 +389,7 @@ fn the_doctor_prints_settings_and_no_secrets() {
 #[test]
 fn the_network_is_asked_only_when_wanted() {
     let simulator = Simulator::start(Transport::Http1);
-    let place = Place::new(Some(&simulator));
+    let place = SidecarHome::new(Some(&simulator));
     assert!(place.run(&["doctor"]).status.success());
     let exchanges = || {
         let recording = simulator.recorded();
@@ -399,6 +400,6 @@ fn the_network_is_asked_only_when_wanted() {
     assert!(output.status.success());
     assert!(String::from_utf8_lossy(&output.stdout).contains("takes the key"));
     assert_eq!(exchanges(), 1);
-    let refused = Place::new(Some(&simulator)).with("CURSOR_API_KEY", "crsr_invalid");
+    let refused = SidecarHome::new(Some(&simulator)).with("CURSOR_API_KEY", "crsr_invalid");
     assert_eq!(refused.run(&["doctor", "--online"]).status.code(), Some(1));
 }

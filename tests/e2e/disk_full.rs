@@ -32,10 +32,10 @@ fn a_write_that_does_not_fit_leaves_the_old_file_as_it_was() {
         ("CURSOR_API_KEY", "crsr_test"),
         ("PATH", "/usr/bin:/bin"),
     ];
-    let mut talk = RpcSession::on(SidecarProcess::started_by(command, &env), "full");
-    talk.workspace = workspace.path().to_str().unwrap().into();
-    let taken = talk.prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let mut session = RpcSession::on(SidecarProcess::started_by(command, &env), "full");
+    session.workspace = workspace.path().to_str().unwrap().into();
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     simulator.recorded().assert_played(&["completed"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "old\n");
     let left: Vec<_> = fs::read_dir(workspace.path()).unwrap().collect();

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 
 use crate::confinement::unprivileged;
 use crate::steering::INJECTED;
-use test_support::in_process::said;
-use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome, tool};
+use test_support::in_process::user_text;
+use test_support::rpc_session::{OfferedCall, RpcSession, TurnOutcome, tool};
 use test_support::scenario::{END, calls, script, text};
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{Simulator, Transport};
@@ -51,7 +51,7 @@ pub fn user_messages(simulator: &Simulator) -> Vec<String> {
     let recording = simulator.recorded();
     let requests = recording.client("runRequest").into_iter();
     requests
-        .map(|request| said(&request["runRequest"]))
+        .map(|request| user_text(&request["runRequest"]))
         .collect()
 }
 
@@ -92,12 +92,12 @@ fn endless_again(name: &str) -> String {
     format!("{start}, {throws}")
 }
 
-struct Place {
+struct TestFolders {
     state: TempDir,
     workspace: TempDir,
 }
 
-impl Place {
+impl TestFolders {
     fn new() -> Self {
         Self {
             state: tempfile::tempdir().unwrap(),
@@ -113,18 +113,18 @@ impl Place {
         ]
     }
 
-    fn talk(&self, simulator: &Simulator) -> RpcSession {
-        let mut talk = RpcSession::new(simulator, "s", &self.env());
-        talk.workspace = self.workspace.path().to_str().unwrap().into();
-        talk.tools = vec![tool("look"), tool("slow")];
-        talk
+    fn session(&self, simulator: &Simulator) -> RpcSession {
+        let mut session = RpcSession::new(simulator, "s", &self.env());
+        session.workspace = self.workspace.path().to_str().unwrap().into();
+        session.tools = vec![tool("look"), tool("slow")];
+        session
     }
 
     /// Kills the sidecar and continues with another one.
-    fn killed(&self, mut talk: RpcSession, simulator: &Simulator) -> RpcSession {
-        talk.host.kill();
-        let mut later = talk.moved_to(simulator, &self.env());
-        later.cards.clone_from(&talk.cards);
+    fn killed(&self, mut session: RpcSession, simulator: &Simulator) -> RpcSession {
+        session.host.kill();
+        let mut later = session.moved_to(simulator, &self.env());
+        later.cards.clone_from(&session.cards);
         later
     }
 
@@ -136,21 +136,21 @@ impl Place {
 }
 
 #[track_caller]
-fn called(taken: &TurnOutcome) -> ToolCall {
+fn called(outcome: &TurnOutcome) -> OfferedCall {
     assert_eq!(
-        (taken.stop.as_str(), taken.calls.len()),
+        (outcome.stop.as_str(), outcome.calls.len()),
         ("toolUse", 1),
-        "{taken:?}"
+        "{outcome:?}"
     );
-    taken.calls[0].clone()
+    outcome.calls[0].clone()
 }
 
 #[track_caller]
-fn finished(taken: &TurnOutcome, text: &str) {
+fn finished(outcome: &TurnOutcome, text: &str) {
     assert_eq!(
-        (taken.text.as_str(), taken.stop.as_str()),
+        (outcome.text.as_str(), outcome.stop.as_str()),
         (text, "stop"),
-        "{taken:?}"
+        "{outcome:?}"
     );
 }
 
@@ -189,13 +189,13 @@ fn a_command_in_a_checkpoint_that_is_given_up_is_not_executed_again() {
                 endless_again("b"),
             );
             let simulator = in_any_conversation(&[&first, &second, &third]);
-            let place = Place::new();
-            let mut talk = place.talk(&simulator);
-            assert_eq!(talk.prompt("go").stop, "error");
+            let place = TestFolders::new();
+            let mut session = place.session(&simulator);
+            assert_eq!(session.prompt("go").stop, "error");
             for stop in ["error", "stop"] {
-                talk.messages.pop();
-                let taken = talk.turn();
-                assert_eq!(taken.stop, stop, "{taken:?}");
+                session.messages.pop();
+                let outcome = session.turn();
+                assert_eq!(outcome.stop, stop, "{outcome:?}");
             }
             let others = if between.contains("echo c") { "c " } else { "" };
             assert_eq!(place.log(), format!("a b {others}"), "{saved}: {between}");
@@ -219,10 +219,10 @@ fn a_command_in_a_stored_checkpoint_that_is_refused_is_not_executed_again() {
         command("a", NOT_EXECUTED),
     );
     let simulator = in_any_conversation(&[&first, &second, &third]);
-    let place = Place::new();
-    let mut talk = place.talk(&simulator);
-    let call = called(&talk.prompt("go"));
-    let mut later = place.killed(talk, &simulator);
+    let place = TestFolders::new();
+    let mut session = place.session(&simulator);
+    let call = called(&session.prompt("go"));
+    let mut later = place.killed(session, &simulator);
     later.result(&call, json!("it says 42"));
     assert_eq!(later.turn().stop, "error");
     later.messages.pop();
@@ -245,9 +245,9 @@ fn a_call_in_two_checkpoints_is_answered_from_the_record_under_its_own_id() {
         runs("b"),
     );
     let simulator = attempts(&[&first, &second]);
-    let place = Place::new();
-    let mut talk = place.talk(&simulator);
-    finished(&talk.prompt("go"), "One. Two.");
+    let place = TestFolders::new();
+    let mut session = place.session(&simulator);
+    finished(&session.prompt("go"), "One. Two.");
     assert_eq!(place.log(), "a b ");
     played(&simulator);
 }
@@ -277,11 +277,11 @@ fn effects_are_known_to_the_run_of_a_rejected_message() {
                 ),
             );
             let simulator = attempts(&[&first, &second]);
-            let place = Place::new();
-            let mut talk = place.talk(&simulator);
-            let call = called(&talk.prompt("go"));
-            talk.result(&call, json!("it says 42"));
-            finished(&talk.prompt("hurry"), "Done.");
+            let place = TestFolders::new();
+            let mut session = place.session(&simulator);
+            let call = called(&session.prompt("go"));
+            session.result(&call, json!("it says 42"));
+            finished(&session.prompt("hurry"), "Done.");
             assert_eq!(place.log(), "a ", "{late}{report}");
             let sent = &user_messages(&simulator)[1];
             for part in ["it says 42", "hurry"] {
@@ -311,22 +311,23 @@ fn effects_are_known_after_results_a_message_and_a_stop() {
         ),
     );
     let simulator = attempts(&[&first, &second]);
-    let place = Place::new();
-    let mut talk = place.talk(&simulator);
-    let call = called(&talk.prompt("go"));
-    talk.result(&call, json!("it says 42"));
-    talk.user("hurry");
-    let turn = talk.begin();
+    let place = TestFolders::new();
+    let mut session = place.session(&simulator);
+    let call = called(&session.prompt("go"));
+    session.result(&call, json!("it says 42"));
+    session.user("hurry");
+    let turn = session.begin();
     until(|| {
         let recording = simulator.recorded();
         let injected = recording.client("conversationAction.injectContextAction");
         (!injected.is_empty()).then_some(())
     });
     let cancel = json!({"turnId": turn});
-    talk.host
+    session
+        .host
         .send(&json!({"jsonrpc": "2.0", "id": "stop", "method": "turn/cancel", "params": cancel}));
-    assert_eq!(talk.finish(&turn).stop, "aborted");
-    finished(&talk.prompt("go on"), "Done.");
+    assert_eq!(session.finish(&turn).stop, "aborted");
+    finished(&session.prompt("go on"), "Done.");
     assert_eq!(place.log(), "a ");
     let sent = &user_messages(&simulator)[1];
     for part in ["it says 42", "hurry", "go on"] {
@@ -338,7 +339,7 @@ fn effects_are_known_after_results_a_message_and_a_stop() {
 /// The run puts the message off while the host executes the next call; the result is kept.
 #[test]
 fn a_result_that_returns_after_a_message_was_put_off_is_kept() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let parked = place.state.path().join("parked");
     let pending = r#"{ checkpoint = { pendingToolCalls = ["call-slow"] } }, { end = true }"#;
     let first = format!(
@@ -357,11 +358,11 @@ fn a_result_that_returns_after_a_message_was_put_off_is_kept() {
         ),
     );
     let simulator = attempts(&[&first, &second]);
-    let mut talk = place.talk(&simulator);
-    let call = called(&talk.prompt("go"));
-    talk.result(&call, json!("it says 42"));
-    talk.user("hurry");
-    let call = called(&talk.turn());
+    let mut session = place.session(&simulator);
+    let call = called(&session.prompt("go"));
+    session.result(&call, json!("it says 42"));
+    session.user("hurry");
+    let call = called(&session.turn());
     assert_eq!(call.name, "slow");
     std::fs::write(&parked, "").unwrap();
     // The report has arrived when the client has answered what follows it.
@@ -369,8 +370,8 @@ fn a_result_that_returns_after_a_message_was_put_off_is_kept() {
         let recording = simulator.recorded();
         (!recording.client("kvClientMessage.setBlobResult").is_empty()).then_some(())
     });
-    talk.result(&call, json!("slow result"));
-    finished(&talk.turn(), "Done.");
+    session.result(&call, json!("slow result"));
+    finished(&session.turn(), "Done.");
     let sent = &user_messages(&simulator)[1];
     for part in ["slow result", "hurry"] {
         assert_eq!(sent.matches(part).count(), 1, "{part}: {sent}");
@@ -392,19 +393,19 @@ fn effects_are_remembered_when_the_session_is_invalidated_in_a_pause() {
     );
     let third = format!(r#"{CONTEXT}, {}, {{ text = "Again." }}, {END}"#, runs("a"));
     let simulator = in_any_conversation(&[&first, &second, &third]);
-    let place = Place::new();
-    let mut talk = place.talk(&simulator);
-    let call = called(&talk.prompt("go"));
-    let answer = talk
+    let place = TestFolders::new();
+    let mut session = place.session(&simulator);
+    let call = called(&session.prompt("go"));
+    let answer = session
         .host
         .call("session/invalidate", json!({"sessionId": "s"}));
     assert!(answer.get("error").is_none(), "{answer}");
-    talk.result(&call, json!("it says 42"));
-    talk.messages[0] = json!({"role": "compactionSummary", "summary": "The user said go.", "tokensBefore": 1000, "timestamp": 9});
-    finished(&talk.turn(), "Done.");
+    session.result(&call, json!("it says 42"));
+    session.messages[0] = json!({"role": "compactionSummary", "summary": "The user said go.", "tokensBefore": 1000, "timestamp": 9});
+    finished(&session.turn(), "Done.");
     assert_eq!(place.log(), "a ");
     // The prompt is answered: another one may want the same command.
-    finished(&talk.prompt("again"), "Again.");
+    finished(&session.prompt("again"), "Again.");
     assert_eq!(place.log(), "a a ");
     played(&simulator);
 }
@@ -421,13 +422,15 @@ fn effects_are_remembered_when_the_session_is_closed_in_a_pause() {
         command("a", NOT_EXECUTED),
     );
     let simulator = in_any_conversation(&[&first, &second]);
-    let place = Place::new();
-    let mut talk = place.talk(&simulator);
-    let call = called(&talk.prompt("go"));
-    let answer = talk.host.call("session/close", json!({"sessionId": "s"}));
+    let place = TestFolders::new();
+    let mut session = place.session(&simulator);
+    let call = called(&session.prompt("go"));
+    let answer = session
+        .host
+        .call("session/close", json!({"sessionId": "s"}));
     assert!(answer.get("error").is_none(), "{answer}");
-    talk.result(&call, json!("it says 42"));
-    finished(&talk.turn(), "Done.");
+    session.result(&call, json!("it says 42"));
+    finished(&session.turn(), "Done.");
     assert_eq!(place.log(), "a ");
     played(&simulator);
 }
@@ -436,14 +439,15 @@ fn effects_are_remembered_when_the_session_is_closed_in_a_pause() {
 fn a_displayed_card_keeps_its_result_when_the_session_is_invalidated() {
     let card = r#"{ update = { toolCallCompleted = { callId = "r", toolCall = { readToolCall = { args = { path = "r" }, result = { success = { content = "recorded" } } } } } } }"#;
     let simulator = attempts(&[&format!("{card}, {READ}, {{ stall = true }}")]);
-    let place = Place::new();
-    let mut talk = place.talk(&simulator);
-    talk.cards = vec!["read"];
-    let call = called(&talk.prompt("go"));
-    talk.host
+    let place = TestFolders::new();
+    let mut session = place.session(&simulator);
+    session.cards = vec!["read"];
+    let call = called(&session.prompt("go"));
+    session
+        .host
         .call("session/invalidate", json!({"sessionId": "s"}));
     let params = json!({"sessionId": "s", "callId": call.id});
-    let recorded = talk.host.call("replay/result", params);
+    let recorded = session.host.call("replay/result", params);
     let content = &recorded["result"]["content"][0]["text"];
     assert_eq!(content, "recorded", "{recorded}");
 }
@@ -474,15 +478,15 @@ fn with_an_unreadable_log_every_command_may_have_run() {
         );
         let third = format!(r#"{CONTEXT}, {}, {{ text = "Again." }}, {END}"#, runs("b"));
         let simulator = in_any_conversation(&[&first, &second, &third]);
-        let place = Place::new();
-        let mut talk = place.talk(&simulator);
-        talk.user("go");
-        talk.begin();
+        let place = TestFolders::new();
+        let mut session = place.session(&simulator);
+        session.user("go");
+        session.begin();
         until(|| (place.log() == "a ").then_some(()));
         let mut later = {
-            talk.host.kill();
+            session.host.kill();
             damage(&intent_log(place.state.path()));
-            talk.moved_to(&simulator, &place.env())
+            session.moved_to(&simulator, &place.env())
         };
         finished(&later.turn(), "Done.");
         assert_eq!(place.log(), "a a ", "asked once: {number}");
@@ -540,23 +544,23 @@ fn a_state_folder_that_cannot_be_written_is_read() {
     ];
     let start = |messages: Vec<Json>| {
         let host = SidecarProcess::started_by(unprivileged(folder.path()), &env);
-        let mut talk = RpcSession::on(host, "s");
-        talk.workspace = workspace.to_str().unwrap().into();
-        talk.tools = vec![tool("look")];
-        talk.messages = messages;
-        talk
+        let mut session = RpcSession::on(host, "s");
+        session.workspace = workspace.to_str().unwrap().into();
+        session.tools = vec![tool("look")];
+        session.messages = messages;
+        session
     };
-    let mut talk = start(Vec::new());
-    let call = called(&talk.prompt("go"));
-    let messages = talk.messages.clone();
-    talk.host.exits();
+    let mut session = start(Vec::new());
+    let call = called(&session.prompt("go"));
+    let messages = session.messages.clone();
+    session.host.exits();
     let mut later = start(messages);
     set_writable(&state, false);
     later.result(&call, json!("it says 42"));
-    let taken = later.turn();
+    let outcome = later.turn();
     set_writable(&state, true);
-    finished(&taken, "Done.");
-    assert_eq!(taken.notices.len(), 1, "{:?}", taken.notices);
+    finished(&outcome, "Done.");
+    assert_eq!(outcome.notices.len(), 1, "{:?}", outcome.notices);
     played(&simulator);
 }
 
@@ -570,8 +574,8 @@ fn results_are_sent_with_the_text_when_a_silent_stream_is_restarted() {
     );
     let second = format!(r#"{CONTEXT}, {{ text = "42." }}, {END}"#);
     let simulator = attempts(&[&first, &second]);
-    let place = Place::new();
-    let mut talk = place.talk(&simulator);
+    let place = TestFolders::new();
+    let mut session = place.session(&simulator);
     let env = [
         &[
             ("CURSOR_BACKEND_URL", simulator.url.as_str()),
@@ -580,11 +584,11 @@ fn results_are_sent_with_the_text_when_a_silent_stream_is_restarted() {
         ],
         &place.env()[..],
     ];
-    talk.host = SidecarProcess::start(&env.concat());
+    session.host = SidecarProcess::start(&env.concat());
     let params = json!({"protocolVersion": 1, "nativeTools": {"default": "local"},
         "host": {"name": "test"}, "capabilities": {"tools": "inline"}});
-    talk.host.call("initialize", params);
-    finished(&talk.prompt("go"), "Looking. It says 42.");
+    session.host.call("initialize", params);
+    finished(&session.prompt("go"), "Looking. It says 42.");
     let sent = &user_messages(&simulator)[1];
     assert!(sent.contains("It says"), "{sent}");
     assert!(sent.contains("Result:\na\n"), "{sent}");

@@ -32,19 +32,20 @@ fn played(runs: &[String]) -> (String, TurnOutcome, Simulator) {
     }
     let simulator = Simulator::with(Transport::H2c, file.path());
     let workspace = tempfile::tempdir().unwrap();
-    let mut talk = RpcSession::new(
+    let mut session = RpcSession::new(
         &simulator,
         "once",
         &[("PI_CURSOR_HTTP", "2"), ("PATH", "/usr/bin:/bin")],
     );
-    talk.user("go");
-    let mut params = talk.params();
+    session.user("go");
+    let mut params = session.params();
     params["workspace"] = json!(workspace.path());
-    talk.host
+    session
+        .host
         .send(&json!({"jsonrpc": "2.0", "id": "turn", "method": "turn/start", "params": params}));
-    let taken = talk.finish("turn");
+    let outcome = session.finish("turn");
     let log = std::fs::read_to_string(workspace.path().join("log")).unwrap();
-    (log, taken, simulator)
+    (log, outcome, simulator)
 }
 
 /// The request is sent twice on one stream: while it is executing, and after its reply.
@@ -84,9 +85,9 @@ fn the_same_request_is_worked_on_once() {
             .text("done")
             .then(END)
             .build();
-        let (log, taken, _) = played(&[run]);
+        let (log, outcome, _) = played(&[run]);
         assert_eq!(
-            (taken.text.as_str(), taken.stop.as_str()),
+            (outcome.text.as_str(), outcome.stop.as_str()),
             ("done", "stop"),
             "{steps}"
         );
@@ -116,10 +117,10 @@ fn a_command_that_was_answered_is_not_run_again() {
                 .usage()
                 .end()
                 .build();
-            let (log, taken, simulator) = played(&[first, again]);
+            let (log, outcome, simulator) = played(&[first, again]);
             let at = format!("{before}/{after}");
             assert_eq!(
-                (taken.text.as_str(), taken.stop.as_str()),
+                (outcome.text.as_str(), outcome.stop.as_str()),
                 ("done", "stop"),
                 "{at}"
             );
@@ -152,9 +153,9 @@ fn another_command_is_run_and_so_is_the_same_after_it() {
         .usage()
         .end()
         .build();
-    let (log, taken, _simulator) = played(&[first, again]);
+    let (log, outcome, _simulator) = played(&[first, again]);
     assert_eq!(
-        (taken.stop.as_str(), log.as_str()),
+        (outcome.stop.as_str(), log.as_str()),
         ("stop", "line\nother\nline\n")
     );
 }
@@ -175,26 +176,26 @@ fn a_host_that_asks_again_has_nothing_done_twice() {
         .then(BEGUN)
         .reset("internal_error")
         .build();
-    let told = r#"{ expect_client = { execClientControlMessage = { throw = { id = 77 } } } }"#;
+    let throw = r#"{ expect_client = { execClientControlMessage = { throw = { id = 77 } } } }"#;
     let again = Steps::new()
         .then(CONTEXT)
         .then(COMMAND.replace("ID", "call-3"))
         .then(ENDLESS.replace("ID", "call-4"))
-        .then(told)
+        .then(throw)
         .text("Looked.")
         .then(END)
         .build();
     let simulator = script(&[&first, &again]);
     let workspace = tempfile::tempdir().unwrap();
     let env = [("PI_CURSOR_HTTP", "2"), ("PATH", "/usr/bin:/bin")];
-    let mut talk = RpcSession::new(&simulator, "once", &env);
-    talk.workspace = workspace.path().to_str().unwrap().into();
-    let taken = talk.prompt("go");
-    assert!(is_retryable(&taken.error), "{taken:?}");
-    talk.messages.pop();
-    let taken = talk.turn();
+    let mut session = RpcSession::new(&simulator, "once", &env);
+    session.workspace = workspace.path().to_str().unwrap().into();
+    let outcome = session.prompt("go");
+    assert!(is_retryable(&outcome.error), "{outcome:?}");
+    session.messages.pop();
+    let outcome = session.turn();
     assert_eq!(
-        (taken.text.as_str(), taken.stop.as_str()),
+        (outcome.text.as_str(), outcome.stop.as_str()),
         ("Looked.", "stop")
     );
     let log = std::fs::read_to_string(workspace.path().join("log")).unwrap();
@@ -233,22 +234,22 @@ fn nothing_is_done_twice_in_another_conversation_either() {
         ("CURSOR_BACKEND_URL", url.as_str()),
     ];
     let workspace = tempfile::tempdir().unwrap();
-    let mut talk = RpcSession::new(&simulator, "once", &env);
-    talk.workspace = workspace.path().to_str().unwrap().into();
-    let taken = talk.prompt("go");
-    assert_eq!(taken.text, "Did it.");
-    assert!(is_retryable(&taken.error), "{taken:?}");
-    talk.messages.pop();
-    let taken = talk.turn();
+    let mut session = RpcSession::new(&simulator, "once", &env);
+    session.workspace = workspace.path().to_str().unwrap().into();
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.text, "Did it.");
+    assert!(is_retryable(&outcome.error), "{outcome:?}");
+    session.messages.pop();
+    let outcome = session.turn();
     assert_eq!(
-        (taken.text.as_str(), taken.stop.as_str()),
+        (outcome.text.as_str(), outcome.stop.as_str()),
         ("Did it.", "stop")
     );
     let log = || std::fs::read_to_string(workspace.path().join("log")).unwrap();
     assert_eq!(log(), "line\n");
     // A new user message may ask for the command again.
-    let taken = talk.prompt("and again");
-    assert_eq!(taken.stop, "stop");
+    let outcome = session.prompt("and again");
+    assert_eq!(outcome.stop, "stop");
     assert_eq!(log(), "line\nline\n");
 }
 
@@ -261,16 +262,16 @@ fn a_call_that_cannot_be_repeated_is_not_retried_by_the_host() {
         .reset("internal_error")
         .build();
     let simulator = script(&[&first]);
-    let mut talk = RpcSession::new(&simulator, "once", &[("PI_CURSOR_HTTP", "2")]);
-    let taken = talk.prompt("go");
-    assert_eq!(taken.stop, "error", "{taken:?}");
-    assert!(!is_retryable(&taken.error), "{}", taken.error);
+    let mut session = RpcSession::new(&simulator, "once", &[("PI_CURSOR_HTTP", "2")]);
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.stop, "error", "{outcome:?}");
+    assert!(!is_retryable(&outcome.error), "{}", outcome.error);
 }
 
 /// A sidecar with a foreground command, a background command and an MCP server, all of which ignore
 /// `SIGTERM`, and the ids of their processes.
-struct Busy {
-    talk: RpcSession,
+struct StubbornSidecar {
+    session: RpcSession,
     processes: Vec<i32>,
     /// A process that left its group, session and environment.
     away: i32,
@@ -279,7 +280,7 @@ struct Busy {
     _folder: tempfile::TempDir,
 }
 
-fn busy(between: impl FnOnce(i32)) -> Busy {
+fn busy(between: impl FnOnce(i32)) -> StubbornSidecar {
     let folder = tempfile::tempdir().unwrap();
     let script = |name: &str| {
         format!(
@@ -289,7 +290,7 @@ fn busy(between: impl FnOnce(i32)) -> Busy {
     // Leaves its process group and clears its environment.
     let away = "echo $$ > away.new; mv away.new away; exec sleep 600";
     std::fs::write(folder.path().join("away.sh"), away).unwrap();
-    let behind = Steps::new()
+    let background = Steps::new()
         .step(json!({
             "exec": {
                 "backgroundShellSpawnArgs": {
@@ -315,7 +316,7 @@ fn busy(between: impl FnOnce(i32)) -> Busy {
         .build();
     let scenario = folder.path().join("busy.toml");
     let steps = format!(
-        "name = \"busy\"\n[[run]]\nsteps = [ {CONTEXT}, {behind}, {END} ]\n[[run]]\nsteps = [ {front} ]"
+        "name = \"busy\"\n[[run]]\nsteps = [ {CONTEXT}, {background}, {END} ]\n[[run]]\nsteps = [ {front} ]"
     );
     std::fs::write(&scenario, steps).unwrap();
     let simulator = Simulator::with(Transport::Http1, &scenario);
@@ -331,19 +332,19 @@ fn busy(between: impl FnOnce(i32)) -> Busy {
         ("HOME", here),
         ("TMPDIR", scratch.to_str().unwrap()),
     ];
-    let mut talk = RpcSession::new(&simulator, "busy", &env);
-    let id = i32::try_from(talk.host.id()).unwrap();
+    let mut session = RpcSession::new(&simulator, "busy", &env);
+    let id = i32::try_from(session.host.id()).unwrap();
     assert_eq!(
         children(id),
         [0; 0],
         "nothing is started before it is needed"
     );
-    talk.workspace = here.into();
-    let taken = talk.prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    session.workspace = here.into();
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     between(id);
-    talk.user("on");
-    talk.begin();
+    session.user("on");
+    session.begin();
     let [away, started @ ..] = ["away", "behind", "front", "server"].map(|name| {
         until(|| {
             let id = std::fs::read_to_string(folder.path().join(name)).ok()?;
@@ -356,8 +357,8 @@ fn busy(between: impl FnOnce(i32)) -> Busy {
         assert!(processes.contains(&process), "{started:?} of {processes:?}");
     }
     assert!(std::fs::read_dir(&scratch).unwrap().next().is_some());
-    Busy {
-        talk,
+    StubbornSidecar {
+        session,
         processes,
         away,
         scratch,
@@ -390,7 +391,7 @@ fn what_a_killed_sidecar_ran_ends_with_it() {
         let environment = std::fs::read(format!("/proc/{}/environ", reaper(sidecar)));
         assert_eq!(environment.unwrap(), b"", "it needs no secrets");
     });
-    busy.talk.host.kill();
+    busy.session.host.kill();
     for process in busy.processes.into_iter().chain([busy.away]) {
         until(|| (!is_running(process)).then_some(()));
     }
@@ -404,7 +405,7 @@ fn a_lost_reaper_is_replaced_and_sent_everything() {
         signal(lost, Signal::KILL);
         until(|| (!is_running(lost)).then_some(()));
     });
-    busy.talk.host.kill();
+    busy.session.host.kill();
     for process in busy.processes.into_iter().chain([busy.away]) {
         until(|| (!is_running(process)).then_some(()));
     }
@@ -416,8 +417,8 @@ fn a_signal_ends_the_sidecar_and_all_it_started() {
     // Processes that the sidecar does not reap become ours and stay visible.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
     let busy = busy(|_| ());
-    signal(busy.talk.host.id().try_into().unwrap(), Signal::TERM);
-    assert_eq!(busy.talk.host.exits(), Some(1));
+    signal(busy.session.host.id().try_into().unwrap(), Signal::TERM);
+    assert_eq!(busy.session.host.exits(), Some(1));
     let left: Vec<i32> = busy
         .processes
         .into_iter()

@@ -30,8 +30,8 @@ exec sleep 600
 
 /// A sidecar with a foreground command, a background command and an MCP server, each of which
 /// counts.
-struct Busy {
-    talk: RpcSession,
+struct CountingSidecar {
+    session: RpcSession,
     folder: tempfile::TempDir,
     processes: Vec<i32>,
     /// A process that is not the sidecar's, to check whether the sidecar itself ended in time.
@@ -39,7 +39,7 @@ struct Busy {
     _simulator: Simulator,
 }
 
-impl Drop for Busy {
+impl Drop for CountingSidecar {
     fn drop(&mut self) {
         let _ = self.other.kill();
         let _ = self.other.wait();
@@ -53,7 +53,7 @@ fn process(folder: &Path, name: &str) -> i32 {
     })
 }
 
-impl Busy {
+impl CountingSidecar {
     fn new(host_process: Option<u32>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let here = folder.path().to_str().unwrap();
@@ -65,9 +65,9 @@ impl Busy {
                 r#"{{ exec = {{ {kind} = {{ command = "sh {script} {here} {name}", workingDirectory = "$WS", toolCallId = "{name}" }} }} }}"#
             )
         };
-        let behind = step("backgroundShellSpawnArgs", "behind");
+        let background = step("backgroundShellSpawnArgs", "behind");
         let front = step("shellStreamArgs", "front");
-        let steps = Steps::new().context().then(behind).then(front).build();
+        let steps = Steps::new().context().then(background).then(front).build();
         let simulator = test_support::scenario::playing(Transport::Http1, &steps);
         let servers =
             json!({"mcpServers": {"s": {"command": "sh", "args": [script, here, "server"]}}});
@@ -80,10 +80,10 @@ impl Busy {
             ("CURSOR_BACKEND_URL", &simulator.url),
             ("CURSOR_API_KEY", "crsr_test"),
         ]);
-        let mut talk = RpcSession::of(host, "busy", host_process);
-        talk.workspace = here.into();
-        talk.user("go");
-        talk.begin();
+        let mut session = RpcSession::of(host, "busy", host_process);
+        session.workspace = here.into();
+        session.user("go");
+        session.begin();
         let other = Command::new("sh").args([script, here, "other"]).spawn();
         process(folder.path(), "other");
         let processes = ["behind", "front", "server"].map(|name| process(folder.path(), name));
@@ -91,7 +91,7 @@ impl Busy {
         Self {
             processes: processes.into(),
             other: other.unwrap(),
-            talk,
+            session,
             _simulator: simulator,
             folder,
         }
@@ -108,7 +108,7 @@ impl Busy {
 
     /// Waits until all processes are gone and checks that none lived too long.
     fn all_end_in_time(mut self) {
-        self.talk.host.ended();
+        self.session.host.ended();
         assert!(!self.file("other.outlived").exists(), "the sidecar");
         for id in &self.processes {
             until(|| (!is_running(*id)).then_some(()));
@@ -123,25 +123,25 @@ impl Busy {
 
 #[test]
 fn a_killed_sidecar_leaves_nothing_for_a_second() {
-    let mut busy = Busy::new(None);
-    busy.talk.host.kill();
+    let mut busy = CountingSidecar::new(None);
+    busy.session.host.kill();
     busy.begins_to_count();
     busy.all_end_in_time();
 }
 
 #[test]
 fn a_sidecar_whose_input_ends_leaves_nothing_for_a_second() {
-    let mut busy = Busy::new(None);
-    drop(busy.talk.host.keep_open());
+    let mut busy = CountingSidecar::new(None);
+    drop(busy.session.host.keep_open());
     busy.begins_to_count();
     busy.all_end_in_time();
 }
 
 #[test]
 fn a_sidecar_that_is_asked_to_exit_leaves_nothing_after_a_second() {
-    let mut busy = Busy::new(None);
+    let mut busy = CountingSidecar::new(None);
     let exit = json!({"jsonrpc": "2.0", "method": "exit"});
-    busy.talk.host.send(&exit);
+    busy.session.host.send(&exit);
     busy.begins_to_count();
     // Its input stays open.
     busy.all_end_in_time();
@@ -151,7 +151,7 @@ fn a_sidecar_that_is_asked_to_exit_leaves_nothing_after_a_second() {
 #[test]
 fn a_sidecar_without_its_host_leaves_nothing_for_a_second() {
     let mut host = Command::new("sleep").arg("1000").spawn().unwrap();
-    let busy = Busy::new(Some(host.id()));
+    let busy = CountingSidecar::new(Some(host.id()));
     host.kill().unwrap();
     host.wait().unwrap();
     busy.begins_to_count();

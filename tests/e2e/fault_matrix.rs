@@ -16,17 +16,17 @@ mod trial;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use place::Place;
+use place::FaultPosition;
 use server::Story;
-use sidecar::Http;
-use trial::{KINDS, Kind, Outcome, Places, Told, trial};
+use sidecar::SidecarHttp;
+use trial::{FaultScope, KINDS, Kind, RecoveryKind, TrialResult, trial};
 
 /// The number of concurrent trials.
 const AT_ONCE: usize = 8;
 
 /// Runs all trials of `plan`.
-fn all(plan: &[(Kind, Place)]) -> Vec<((Kind, Place), Told)> {
-    let (next, told) = (Mutex::new(0), Mutex::new(Vec::new()));
+fn all(plan: &[(Kind, FaultPosition)]) -> Vec<((Kind, FaultPosition), TrialResult)> {
+    let (next, results) = (Mutex::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
@@ -38,29 +38,33 @@ fn all(plan: &[(Kind, Place)]) -> Vec<((Kind, Place), Told)> {
                     };
                     let Some(one) = plan.get(at) else { return };
                     let result = trial(one.0, Some(one.1));
-                    told.lock().unwrap().push((*one, result));
+                    results.lock().unwrap().push((*one, result));
                 }
             });
         }
     });
-    told.into_inner().unwrap()
+    results.into_inner().unwrap()
 }
 
 #[track_caller]
-fn nothing_wrong(seed: u64, told: &[((Kind, Place), Told)]) {
-    let wrongs: Vec<String> = told
+fn nothing_wrong(seed: u64, results: &[((Kind, FaultPosition), TrialResult)]) {
+    let wrongs: Vec<String> = results
         .iter()
-        .filter(|(_, told)| !told.wrongs.is_empty())
-        .map(|(at, told)| {
-            let ((kind, place), wrongs) = (at, told.wrongs.join("; "));
-            format!("{}@{place:?} ({:?}): {wrongs}", kind.word(), told.outcome)
+        .filter(|(_, results)| !results.wrongs.is_empty())
+        .map(|(at, results)| {
+            let ((kind, place), wrongs) = (at, results.wrongs.join("; "));
+            format!(
+                "{}@{place:?} ({:?}): {wrongs}",
+                kind.word(),
+                results.outcome
+            )
         })
         .collect();
     assert!(
         wrongs.is_empty(),
         "{} of {} (FAULT_SEED={seed}; FAULT_MATRIX=<word>@<place> runs one again):\n{}",
         wrongs.len(),
-        told.len(),
+        results.len(),
         wrongs.join("\n")
     );
 }
@@ -89,32 +93,32 @@ fn nothing_is_lost_wherever_it_breaks() {
     let mut plan = Vec::new();
     let mut smooth = BTreeMap::new();
     for (index, kind) in KINDS.into_iter().enumerate() {
-        if kind.places == Places::Pauses {
-            plan.extend([0, 1].map(|round| (kind, Place::Pause(round))));
+        if kind.places == FaultScope::Pauses {
+            plan.extend([0, 1].map(|round| (kind, FaultPosition::Pause(round))));
             continue;
         }
-        let told = smooth.entry((kind.story, kind.http)).or_insert_with(|| {
-            let told = trial(kind, None);
-            assert_eq!(told.wrongs, [""; 0]);
-            told
+        let results = smooth.entry((kind.story, kind.http)).or_insert_with(|| {
+            let results = trial(kind, None);
+            assert_eq!(results.wrongs, [""; 0]);
+            results
         });
         // HTTP/1.1 may carry several messages in one chunk.
         let least = match (kind.story, kind.http) {
-            (Story::Prompt | Story::Busy, Http::Two) => 60,
+            (Story::Prompt | Story::Busy, SidecarHttp::Two) => 60,
             _ => 40,
         };
-        assert!(told.frames >= least, "{} frames", told.frames);
+        assert!(results.frames >= least, "{} frames", results.frames);
         let (frames, bytes): (Vec<usize>, _) = match (&wanted, index) {
-            (Some(_), _) => ((0..told.frames).collect(), 20),
+            (Some(_), _) => ((0..results.frames).collect(), 20),
             // The first eight kinds are tried in more places than their variations.
-            (None, 0..8) => (scattered(seed, 3, told.frames).collect(), 1),
+            (None, 0..8) => (scattered(seed, 3, results.frames).collect(), 1),
             (None, _) if kind.story == Story::Busy => {
-                (scattered(seed, 2, told.frames).collect(), 0)
+                (scattered(seed, 2, results.frames).collect(), 0)
             }
-            (None, _) => (scattered(seed, 2, told.frames).skip(1).collect(), 0),
+            (None, _) => (scattered(seed, 2, results.frames).skip(1).collect(), 0),
         };
-        let frames = frames.into_iter().map(Place::Frame);
-        let places = frames.chain(scattered(seed, bytes, told.bytes).map(Place::Byte));
+        let frames = frames.into_iter().map(FaultPosition::Frame);
+        let places = frames.chain(scattered(seed, bytes, results.bytes).map(FaultPosition::Byte));
         plan.extend(places.map(|place| (kind, place)));
     }
     // Restrict the plan to one conversation, kind or place, for debugging.
@@ -126,53 +130,55 @@ fn nothing_is_lost_wherever_it_breaks() {
         let words: Vec<String> = KINDS.iter().map(|kind| kind.word()).collect();
         assert!(!plan.is_empty(), "FAULT_MATRIX={wanted}: one of {words:?}");
     }
-    let told = all(&plan);
+    let results = all(&plan);
     for conversation in ["rounds", "tools"] {
         if !matches!(&wanted, Some(wanted) if wanted == "all" || wanted == conversation) {
             continue;
         }
-        let cells: BTreeMap<_, _> = told
+        let cells: BTreeMap<_, _> = results
             .iter()
             .filter(|((kind, _), _)| kind.story.is(conversation))
-            .map(|((kind, place), told)| ((*kind, column(*place)), told))
+            .map(|((kind, place), results)| ((*kind, column(*place)), results))
             .collect();
         let file = format!("docs/fault-matrix-{conversation}.svg").replace("-rounds", "");
         std::fs::write(test_support::root().join(file), picture::draw(&cells)).unwrap();
     }
     if wanted.is_some() {
         eprintln!("FAULT_SEED={seed}");
-        eprintln!("{}", picture::table(&told));
-        for ((kind, place), told) in &told {
-            if let Some(error) = &told.final_error {
+        eprintln!("{}", picture::table(&results));
+        for ((kind, place), results) in &results {
+            if let Some(error) = &results.final_error {
                 eprintln!("{}@{place:?} needs the person: {error}", kind.word());
             }
         }
     }
-    nothing_wrong(seed, &told);
-    let touched = told
+    nothing_wrong(seed, &results);
+    let touched = results
         .iter()
-        .filter(|(_, told)| told.outcome != Outcome::Untouched);
+        .filter(|(_, results)| results.outcome != RecoveryKind::Untouched);
     assert!(
-        touched.count() * 10 >= told.len() * 9,
+        touched.count() * 10 >= results.len() * 9,
         "most faults must happen"
     );
     // A sidecar killed in a pause loses nothing, with a checkpoint or without.
-    for ((kind, place), told) in &told {
+    for ((kind, place), results) in &results {
         let wanted = match (kind.places, kind.story) {
-            (Places::Wire, _) => continue,
-            (Places::Pauses, Story::Prompt | Story::Busy) => Outcome::Recovered,
+            (FaultScope::Wire, _) => continue,
+            (FaultScope::Pauses, Story::Prompt | Story::Busy) => RecoveryKind::Recovered,
             // There is no checkpoint before the first call.
-            (Places::Pauses, Story::Bare | Story::Late | Story::BusyBare) => Outcome::Rebuilt,
+            (FaultScope::Pauses, Story::Bare | Story::Late | Story::BusyBare) => {
+                RecoveryKind::Rebuilt
+            }
         };
-        assert_eq!(told.outcome, wanted, "{}@{place:?}", kind.word());
+        assert_eq!(results.outcome, wanted, "{}@{place:?}", kind.word());
     }
 }
 
 /// Orders frames first, then bytes, then pauses.
-fn column(place: Place) -> (usize, usize) {
+fn column(place: FaultPosition) -> (usize, usize) {
     match place {
-        Place::Frame(frame) => (0, frame),
-        Place::Byte(byte) => (1, byte),
-        Place::Pause(round) => (2, round),
+        FaultPosition::Frame(frame) => (0, frame),
+        FaultPosition::Byte(byte) => (1, byte),
+        FaultPosition::Pause(round) => (2, round),
     }
 }

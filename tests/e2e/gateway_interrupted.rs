@@ -19,13 +19,13 @@ use test_support::simulator::{Simulator, Transport};
 const CANCELLED: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }, { checkpoint = "auto" }, { expect_cancel = true }"#;
 
 /// Returns what the stream sends up to and including this text.
-async fn heard_until(answer: &mut reqwest::Response, words: &str) -> String {
-    let mut heard = String::new();
-    while !heard.contains(words) {
+async fn received_until(answer: &mut reqwest::Response, words: &str) -> String {
+    let mut received = String::new();
+    while !received.contains(words) {
         let chunk = answer.chunk().await.unwrap().expect("more to come");
-        heard.push_str(std::str::from_utf8(&chunk).unwrap());
+        received.push_str(std::str::from_utf8(&chunk).unwrap());
     }
-    heard
+    received
 }
 
 /// The gateway inside this process, where the clock can be paused.
@@ -83,21 +83,21 @@ async fn a_silent_server_ends_the_stream_and_comments_keep_it_alive() {
         chat.user("go");
         tokio::time::pause();
         let started = tokio::time::Instant::now();
-        let told = ChatResponse::read(chat.send(&chat.body()).await).await;
+        let reply = ChatResponse::read(chat.send(&chat.body()).await).await;
         let took = started.elapsed().as_secs();
         tokio::time::resume();
         assert_eq!(
-            (told.status, &told.error["code"]),
+            (reply.status, &reply.error["code"]),
             (200, &json!("upstream_timeout"))
         );
-        let message = told.error["message"].as_str().unwrap();
+        let message = reply.error["message"].as_str().unwrap();
         assert!(
             message.contains("idle timeout after 120000ms") && message.contains(ends),
             "{message}"
         );
-        assert!(!told.text.contains("Never"));
+        assert!(!reply.text.contains("Never"));
         assert_eq!(
-            (told.finish.as_str(), told.last.as_str()),
+            (reply.finish.as_str(), reply.last.as_str()),
             ("", "data: [DONE]")
         );
         let budget = 120
@@ -112,9 +112,9 @@ async fn a_silent_server_ends_the_stream_and_comments_keep_it_alive() {
             "{took} s of {budget}"
         );
         assert!(
-            (comments..=comments + 2).contains(&told.comments),
+            (comments..=comments + 2).contains(&reply.comments),
             "{}",
-            told.comments
+            reply.comments
         );
         gateway.close().await;
     }
@@ -131,13 +131,13 @@ async fn the_watchdog_follows_the_users_setting() {
     ];
     let gateway = GatewayProcess::start(&simulator, &env);
     let mut chat = gateway.chat();
-    let told = chat.prompt("go").await;
+    let reply = chat.prompt("go").await;
     assert_eq!(
-        (told.status, &told.error["code"]),
+        (reply.status, &reply.error["code"]),
         (504, &json!("upstream_timeout")),
-        "{told:?}"
+        "{reply:?}"
     );
-    let message = told.error["message"].as_str().unwrap();
+    let message = reply.error["message"].as_str().unwrap();
     assert!(message.contains("idle timeout after 1000ms"), "{message}");
 }
 
@@ -158,7 +158,7 @@ async fn a_client_that_hangs_up_takes_its_run_along() {
     let mut chat = gateway.chat();
     chat.user("go");
     let mut answer = chat.send(&chat.body()).await;
-    heard_until(&mut answer, "Half. ").await;
+    received_until(&mut answer, "Half. ").await;
     drop(answer);
     ended(&simulator, 1).await;
     let recording = simulator.recording().await;
@@ -195,15 +195,15 @@ async fn turns_over_the_limit_are_refused_with_a_retry_hint() {
     let body = chat.body();
     let begin = async |_| {
         let mut answer = chat.send(&body).await;
-        heard_until(&mut answer, "Half. ").await;
+        received_until(&mut answer, "Half. ").await;
         answer
     };
     let mut under_way = futures_util::future::join_all((0..256).map(begin)).await;
     let answer = chat.send(&body).await;
     assert_eq!(answer.headers()["retry-after"], "1");
-    let told = ChatResponse::read(answer).await;
+    let reply = ChatResponse::read(answer).await;
     assert_eq!(
-        (told.status, &told.error["code"]),
+        (reply.status, &reply.error["code"]),
         (503, &json!("overloaded"))
     );
     drop(under_way.pop());
@@ -229,32 +229,36 @@ async fn a_lost_run_is_rebuilt_and_counted() {
     let mut chat = gateway.chat();
     chat.tools = vec![function("look", &["asked"])];
     let words = "canary words about herons";
-    let told = chat.prompt(words).await;
+    let reply = chat.prompt(words).await;
     std::fs::write(&parked, "").unwrap();
     ended(&simulator, 1).await;
     let died = "bridge.died_mid_pause_no_checkpoint";
     test_support::wait::until(|| (!logged(gateway.folder(), died).is_empty()).then_some(()));
-    chat.result(&told.calls[0], "42");
-    let told = chat.turn().await;
+    chat.result(&reply.calls[0], "42");
+    let reply = chat.turn().await;
     assert_eq!(
-        (told.finish.as_str(), told.text.as_str()),
+        (reply.finish.as_str(), reply.text.as_str()),
         ("stop", "It says 42.")
     );
     let recording = simulator.recording().await;
     let requests = recording.client("runRequest");
-    let said = &requests[1]["runRequest"]["action"]["userMessageAction"]["userMessage"]["text"];
-    assert!(said.as_str().unwrap().contains("Result:\n42\n"), "{said}");
+    let user_text =
+        &requests[1]["runRequest"]["action"]["userMessageAction"]["userMessage"]["text"];
+    assert!(
+        user_text.as_str().unwrap().contains("Result:\n42\n"),
+        "{user_text}"
+    );
     let event = "chat.rebuild_full_history";
     let line = test_support::wait::until(|| logged(gateway.folder(), event).pop());
-    let mut told = fields(&line);
+    let mut reply = fields(&line);
     // A client without a session id gets a new key each time.
-    let prefix = told["bridgeKeyPrefix"].take();
+    let prefix = reply["bridgeKeyPrefix"].take();
     let prefix = prefix.as_str().unwrap();
     assert!(prefix.len() == 8 && prefix.bytes().all(|digit| digit.is_ascii_hexdigit()));
     let wanted = json!({"bridgeKeyPrefix": null, "modelId": "composer-2",
         "rebuildReason": "no_checkpoint", "completedTurnCount": 0, "inFlightTurnHasImages": false,
         "toolResultCount": 1, "sentinelInjectionDetected": false});
-    assert_eq!(told, wanted, "these and no others");
+    assert_eq!(reply, wanted, "these and no others");
     assert!(logged(gateway.folder(), "native.rebuild_full_history").is_empty());
     let (status, metrics) = chat.get("/metrics").await;
     assert_eq!(status, 200);
@@ -294,14 +298,14 @@ async fn a_signal_leaves_nothing() {
     let mut chat = gateway.chat();
     chat.user("go");
     let mut answer = chat.send(&chat.body()).await;
-    let mut heard = heard_until(&mut answer, "Half. ").await;
+    let mut received = received_until(&mut answer, "Half. ").await;
     let started = Instant::now();
     let end = tokio::task::spawn_blocking(move || gateway.end());
-    heard.push_str(&answer.text().await.unwrap());
-    let mut told = ChatResponse::default();
-    told.stream(&heard);
+    received.push_str(&answer.text().await.unwrap());
+    let mut reply = ChatResponse::default();
+    reply.stream(&received);
     assert_eq!(
-        (&told.error["code"], told.last.as_str()),
+        (&reply.error["code"], reply.last.as_str()),
         (&json!("shutting_down"), "data: [DONE]")
     );
     assert!(end.await.unwrap().success());
@@ -310,5 +314,5 @@ async fn a_signal_leaves_nothing() {
     let recording = simulator.recording().await;
     recording.assert_played(&["cancelled by client", "cancelled by client"]);
     let cancels: Vec<&Json> = recording.client("conversationAction.cancelAction");
-    assert_eq!(cancels.len(), 2, "Cursor was told of both");
+    assert_eq!(cancels.len(), 2, "both were cancelled");
 }

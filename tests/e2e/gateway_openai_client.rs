@@ -37,7 +37,7 @@ fn the_official_client_talks_and_calls_tools() {
     let wanted = json!({"text": "Let me look. It says 42.", "thinking": "Hm.",
         "calls": [{"name": "look", "arguments": {"q": "it"}}],
         "finish": ["tool_calls", "stop"], "completion_tokens": 5});
-    assert_eq!(report["talk"], wanted);
+    assert_eq!(report["chat"], wanted);
     assert_eq!(
         report["unknown"],
         json!({"status": 404, "code": "model_not_found"})

@@ -25,30 +25,30 @@ async fn text_is_streamed_or_returned_whole() {
     for stream in [true, false] {
         let mut chat = gateway.chat();
         chat.stream = stream;
-        let told = chat.prompt("go").await;
-        assert_eq!((told.status, told.text.as_str()), (200, "It says 42."));
-        assert_eq!(told.thinking, "Let me see.");
-        assert_eq!(told.finish, "stop");
+        let reply = chat.prompt("go").await;
+        assert_eq!((reply.status, reply.text.as_str()), (200, "It says 42."));
+        assert_eq!(reply.thinking, "Let me see.");
+        assert_eq!(reply.finish, "stop");
         let usage = json!({"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105,
                            "prompt_tokens_details": {"cached_tokens": 0}});
-        assert_eq!(told.usage, usage);
-        assert!(!stream || told.last == "data: [DONE]", "{told:?}");
+        assert_eq!(reply.usage, usage);
+        assert!(!stream || reply.last == "data: [DONE]", "{reply:?}");
     }
     // Usage is sent only if it is requested.
     let chat = gateway.chat();
     let mut body = chat.body();
     body["messages"] = json!([{"role": "user", "content": "go"}]);
     body["stream_options"] = Json::Null;
-    let told = ChatResponse::read(chat.send(&body).await).await;
+    let reply = ChatResponse::read(chat.send(&body).await).await;
     assert_eq!(
-        (told.text.as_str(), &told.usage),
+        (reply.text.as_str(), &reply.usage),
         ("It says 42.", &Json::Null)
     );
     let recording = simulator.recording().await;
     recording.assert_played(&["completed", "completed", "completed"]);
     let request = &recording.client("runRequest")[0]["runRequest"];
-    let said = &request["action"]["userMessageAction"]["userMessage"]["text"];
-    assert_eq!(said, "go");
+    let user_text = &request["action"]["userMessageAction"]["userMessage"]["text"];
+    assert_eq!(user_text, "go");
 }
 
 #[tokio::test]
@@ -134,8 +134,8 @@ async fn what_failed_can_be_asked_for_again() {
     let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
     assert_eq!(chat.prompt("go").await.text, "One.");
-    let told = chat.prompt("and on").await;
-    assert_eq!(told.error["code"], "upstream_error", "{told:?}");
+    let reply = chat.prompt("and on").await;
+    assert_eq!(reply.error["code"], "upstream_error", "{reply:?}");
     assert_eq!(chat.turn().await.text, "Two.");
     let recording = simulator.recording().await;
     let requests = recording.client("runRequest");
@@ -253,8 +253,8 @@ async fn an_invalid_request_is_answered_with_its_reason() {
     let fails = async |change: &dyn Fn(&mut Json)| {
         let mut body = chat.body();
         change(&mut body);
-        let told = ChatResponse::read(chat.send(&body).await).await;
-        (told.status, told.error)
+        let reply = ChatResponse::read(chat.send(&body).await).await;
+        (reply.status, reply.error)
     };
     let (status, error) = fails(&|body| body["model"] = json!("composer-3")).await;
     assert_eq!((status, &error["code"]), (404, &json!("model_not_found")));
@@ -282,12 +282,12 @@ async fn an_invalid_request_is_answered_with_its_reason() {
 async fn without_a_key_the_ways_to_set_one_are_printed() {
     let gateway = GatewayProcess::launch(&[("CURSOR_BACKEND_URL", "http://127.0.0.1:9")]);
     let mut chat = gateway.chat();
-    let told = chat.prompt("go").await;
+    let reply = chat.prompt("go").await;
     assert_eq!(
-        (told.status, &told.error["code"]),
+        (reply.status, &reply.error["code"]),
         (401, &json!("no_cursor_key"))
     );
-    let message = told.error["message"].as_str().unwrap();
+    let message = reply.error["message"].as_str().unwrap();
     assert!(message.contains("CURSOR_API_KEY") && message.contains("cursor-sidecar login"));
     let (status, body) = chat.get("/v1/models").await;
     assert!(
@@ -332,17 +332,17 @@ async fn cursors_errors_have_their_own_status() {
             "invalid_api_key",
         ),
     ];
-    for (error, code, status, said) in cases {
+    for (error, code, status, user_text) in cases {
         let simulator = playing(Transport::H2c, &fails(error, code));
         let gateway = GatewayProcess::start(&simulator, &[]);
         for stream in [true, false] {
             let mut chat = gateway.chat();
             chat.stream = stream;
-            let told = chat.prompt("go").await;
+            let reply = chat.prompt("go").await;
             assert_eq!(
-                (told.status, &told.error["code"]),
-                (status, &json!(said)),
-                "{told:?}"
+                (reply.status, &reply.error["code"]),
+                (status, &json!(user_text)),
+                "{reply:?}"
             );
         }
     }
@@ -353,11 +353,11 @@ async fn cursors_errors_have_their_own_status() {
         .build();
     let simulator = playing(Transport::H2c, &steps);
     let gateway = GatewayProcess::start(&simulator, &[]);
-    let told = gateway.chat().prompt("go").await;
-    assert_eq!((told.status, told.text.as_str()), (200, "Half. "));
-    assert_eq!(told.error["code"], "insufficient_quota");
+    let reply = gateway.chat().prompt("go").await;
+    assert_eq!((reply.status, reply.text.as_str()), (200, "Half. "));
+    assert_eq!(reply.error["code"], "insufficient_quota");
     assert_eq!(
-        (told.finish.as_str(), told.last.as_str()),
+        (reply.finish.as_str(), reply.last.as_str()),
         ("", "data: [DONE]")
     );
 }

@@ -34,24 +34,27 @@ async fn a_call_ends_the_answer_and_its_result_resumes_the_run() {
         let mut chat = gateway.chat();
         chat.stream = stream;
         chat.tools = vec![function("look", &["q"])];
-        let told = chat.prompt("go").await;
+        let reply = chat.prompt("go").await;
         assert_eq!(
-            (told.finish.as_str(), told.text.as_str()),
+            (reply.finish.as_str(), reply.text.as_str()),
             ("tool_calls", "Let me look. ")
         );
-        let [call] = &told.calls[..] else {
-            panic!("{told:?}");
+        let [call] = &reply.calls[..] else {
+            panic!("{reply:?}");
         };
         let called = json!({"name": "look", "arguments": r#"{"q":"it"}"#});
         assert_eq!(
             (&call["type"], &call["function"]),
             (&json!("function"), &called)
         );
-        assert!(told.usage["total_tokens"].as_u64().unwrap() > 0, "{told:?}");
+        assert!(
+            reply.usage["total_tokens"].as_u64().unwrap() > 0,
+            "{reply:?}"
+        );
         chat.result(call, "42");
-        let told = chat.turn().await;
+        let reply = chat.turn().await;
         assert_eq!(
-            (told.finish.as_str(), told.text.as_str()),
+            (reply.finish.as_str(), reply.text.as_str()),
             ("stop", "It says 42.")
         );
         let recording = simulator.recording().await;
@@ -74,18 +77,21 @@ async fn three_calls_side_by_side() {
     let gateway = GatewayProcess::start(&simulator, &[]);
     let mut chat = gateway.chat();
     chat.tools = ["a", "b", "c"].map(|name| function(name, &[])).into();
-    let mut told = chat.prompt("go").await;
+    let mut reply = chat.prompt("go").await;
     let mut called = Vec::new();
     // Calls that did not arrive in time are offered in the next answer; none is lost.
-    while told.finish == "tool_calls" {
-        for call in told.calls.iter().rev() {
+    while reply.finish == "tool_calls" {
+        for call in reply.calls.iter().rev() {
             let name = call["function"]["name"].as_str().unwrap();
             chat.result(call, &name.to_uppercase());
         }
-        called.extend(told.calls.clone());
-        told = chat.turn().await;
+        called.extend(reply.calls.clone());
+        reply = chat.turn().await;
     }
-    assert_eq!((told.finish.as_str(), told.text.as_str()), ("stop", "done"));
+    assert_eq!(
+        (reply.finish.as_str(), reply.text.as_str()),
+        ("stop", "done")
+    );
     let names: Vec<&Json> = called
         .iter()
         .map(|call| &call["function"]["name"])
@@ -122,9 +128,9 @@ async fn two_clients_that_say_the_same_share_nothing() {
     }
     let recording = simulator.recording().await;
     recording.assert_played(&["completed", "completed"]);
-    let mut heard = [results(&recording, 1), results(&recording, 2)];
-    heard.sort();
-    assert_eq!(heard, [["for the first"], ["for the second"]]);
+    let mut received = [results(&recording, 1), results(&recording, 2)];
+    received.sort();
+    assert_eq!(received, [["for the first"], ["for the second"]]);
     // Call ids make these histories differ, so each client continues its own conversation.
     for chat in &mut clients {
         assert_eq!(chat.prompt("and on").await.text, "On.");
@@ -159,7 +165,11 @@ async fn indistinguishable_histories_are_sent_again() {
         .collect();
     assert_eq!((requests.len(), ids.len()), (4, 4));
     let roots = &requests[2]["runRequest"]["conversationState"]["rootPromptMessagesJson"];
-    assert_eq!(roots.as_array().unwrap().len(), 2, "what was said is told");
+    assert_eq!(
+        roots.as_array().unwrap().len(),
+        2,
+        "the earlier text is sent"
+    );
 }
 
 /// A client may ask for a title under its session's name while the session waits for a tool.
@@ -176,13 +186,13 @@ async fn a_question_beside_a_session_leaves_its_run_alone() {
     let mut chat = gateway.chat();
     chat.session = Some("s");
     chat.tools = vec![function("look", &["q"])];
-    let told = chat.prompt("go").await;
+    let reply = chat.prompt("go").await;
     let mut title = gateway.chat();
     title.session = Some("s");
     title.messages[0] = json!({"role": "system", "content": "Give it a title."});
     title.tools = vec![function("look", &["q"])];
     title.prompt("go").await;
-    chat.result(&told.calls[0], "42");
+    chat.result(&reply.calls[0], "42");
     assert_eq!(chat.turn().await.text, "Done.");
     let recording = simulator.recording().await;
     assert_eq!(recording.client("runRequest").len(), 2, "one each");
@@ -204,8 +214,8 @@ async fn a_message_instead_of_a_result_belongs_to_the_same_conversation() {
     let mut chat = gateway.chat();
     chat.tools = vec![function("look", &["asked"])];
     assert_eq!(chat.prompt("go").await.finish, "tool_calls");
-    let told = chat.prompt("never mind").await;
-    assert_eq!((told.finish.as_str(), told.error), ("stop", Json::Null));
+    let reply = chat.prompt("never mind").await;
+    assert_eq!((reply.finish.as_str(), reply.error), ("stop", Json::Null));
     let recording = simulator.recording().await;
     let requests = recording.client("runRequest");
     let id = |request: &Json| request["runRequest"]["conversationId"].clone();
@@ -216,7 +226,7 @@ async fn a_message_instead_of_a_result_belongs_to_the_same_conversation() {
     );
     assert!(
         recording.0.to_string().contains("never mind"),
-        "it was said"
+        "it was sent"
     );
 }
 
@@ -276,11 +286,11 @@ async fn cursors_own_tools_are_executed_by_the_client_or_refused() {
     let mut chat = gateway.chat();
     // `read` matches Cursor's tool; `bash` has the name but not the arguments.
     chat.tools = vec![function("read", &["path"]), function("bash", &["script"])];
-    let told = chat.prompt("go").await;
-    assert_eq!(told.finish, "tool_calls", "{told:?}");
+    let reply = chat.prompt("go").await;
+    assert_eq!(reply.finish, "tool_calls", "{reply:?}");
     let called = json!({"name": "read", "arguments": r#"{"path":"/w/a.txt"}"#});
-    assert_eq!(told.calls[0]["function"], called);
-    chat.result(&told.calls[0], "one\n");
+    assert_eq!(reply.calls[0]["function"], called);
+    chat.result(&reply.calls[0], "one\n");
     assert_eq!(chat.turn().await.text, "Read.");
     let recording = simulator.recording().await;
     recording.assert_played(&["completed"]);

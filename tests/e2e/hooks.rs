@@ -7,7 +7,7 @@ use serde_json::json;
 
 use test_support::official_client::OfficialClient;
 use test_support::scenario::{CONTEXT, exec, inline, runs, value};
-use test_support::workspace::{talk, write};
+use test_support::workspace::{session, write};
 
 #[test]
 fn a_denial_is_obeyed_in_every_format_and_its_reason_returned() {
@@ -56,8 +56,8 @@ esac
             .to_owned(),
     ];
     let simulator = runs(&[steps.join(", ")]);
-    let taken = talk(&simulator, &sdk, &[]).prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let outcome = session(&simulator, &sdk, &[]).prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     simulator.recorded().assert_played(&["completed"]);
     for ran in ["log-behind", "in-claude"] {
         assert!(!sdk.workspace.join(ran).exists(), "{ran}");
@@ -191,8 +191,8 @@ fn hooks_are_asked_about_what_is_done() {
         ),
     ];
     let simulator = runs(&[steps.join(", ")]);
-    let taken = talk(&simulator, &sdk, &[]).prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let outcome = session(&simulator, &sdk, &[]).prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);
     let sent = format!("{:?}", recording.frames(1, "client"));

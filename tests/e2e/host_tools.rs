@@ -2,16 +2,16 @@
 
 use serde_json::{Value as Json, json};
 
-use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome, tool};
+use test_support::rpc_session::{OfferedCall, RpcSession, TurnOutcome, tool};
 use test_support::scenario::{END, Steps, calls, inline, playing, script, text};
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{TRANSPORTS, Transport};
 
-fn one_call(talk: &mut RpcSession) -> ToolCall {
-    let taken = talk.prompt("go");
-    assert_eq!(taken.stop, "toolUse", "{taken:?}");
-    assert_eq!(taken.calls.len(), 1, "{taken:?}");
-    taken.calls[0].clone()
+fn one_call(session: &mut RpcSession) -> OfferedCall {
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.stop, "toolUse", "{outcome:?}");
+    assert_eq!(outcome.calls.len(), 1, "{outcome:?}");
+    outcome.calls[0].clone()
 }
 
 #[test]
@@ -25,17 +25,17 @@ fn one_call_resumes_the_same_run() {
             .then(END)
             .build();
         let simulator = playing(transport, &steps);
-        let mut talk = RpcSession::new(&simulator, "s", &[]);
-        talk.tools = vec![tool("look"), tool("read")];
-        let call = one_call(&mut talk);
+        let mut session = RpcSession::new(&simulator, "s", &[]);
+        session.tools = vec![tool("look"), tool("read")];
+        let call = one_call(&mut session);
         assert_eq!(
             (call.name.as_str(), &call.arguments),
             ("look", &json!({"q": "it"}))
         );
-        talk.result(&call, json!([{"type": "text", "text": "42"}]));
-        let taken = talk.turn();
+        session.result(&call, json!([{"type": "text", "text": "42"}]));
+        let outcome = session.turn();
         assert_eq!(
-            (taken.stop.as_str(), taken.text.as_str()),
+            (outcome.stop.as_str(), outcome.text.as_str()),
             ("stop", "It says 42.")
         );
         let recording = simulator.recorded();
@@ -50,9 +50,9 @@ fn one_call_resumes_the_same_run() {
         );
         assert_eq!(offered[0]["name"], "pi__look");
         let context = &recording.client("execClientMessage.requestContextResult")[0];
-        let told =
+        let context =
             &context["execClientMessage"]["requestContextResult"]["success"]["requestContext"];
-        assert_eq!(told["tools"][0]["name"], "pi__look", "offered twice");
+        assert_eq!(context["tools"][0]["name"], "pi__look", "offered twice");
         let answers = recording.client("execClientMessage.mcpResult");
         assert_eq!(answers.len(), 1, "one result");
     }
@@ -69,24 +69,27 @@ fn parallel_calls_are_offered_together_and_answered_in_any_order() {
         .then(END)
         .build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("a"), tool("b"), tool("c")];
-    let mut taken = talk.prompt("go");
-    let mut offered: Vec<ToolCall> = Vec::new();
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("a"), tool("b"), tool("c")];
+    let mut outcome = session.prompt("go");
+    let mut offered: Vec<OfferedCall> = Vec::new();
     // Calls that did not arrive in time are offered in the next turn; none is lost.
-    while taken.stop == "toolUse" {
-        offered.extend(taken.calls.clone());
-        for call in taken.calls.iter().rev() {
-            talk.result(
+    while outcome.stop == "toolUse" {
+        offered.extend(outcome.calls.clone());
+        for call in outcome.calls.iter().rev() {
+            session.result(
                 call,
                 json!([{"type": "text", "text": call.name.to_uppercase()}]),
             );
         }
-        taken = talk.turn();
+        outcome = session.turn();
     }
     let names: Vec<&str> = offered.iter().map(|call| call.name.as_str()).collect();
     assert_eq!(names, ["a", "b", "c"]);
-    assert_eq!((taken.stop.as_str(), taken.text.as_str()), ("stop", "done"));
+    assert_eq!(
+        (outcome.stop.as_str(), outcome.text.as_str()),
+        ("stop", "done")
+    );
     simulator.recorded().assert_played(&["completed"]);
 }
 
@@ -98,19 +101,19 @@ fn short_prompts_get_tools_and_an_error_is_not_model_text() {
         r#"{ text = "Half. " }, { end = { code = "permission_denied", message = "no more" } }"#;
     let steps = Steps::new().text("Hi.").then(END).build();
     let simulator = script(&[&steps, &steps, &steps, fails]);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("look")];
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("look")];
     for words in ["hi", "thanks!", "ok"] {
-        assert_eq!(talk.prompt(words).text, "Hi.");
+        assert_eq!(session.prompt(words).text, "Hi.");
     }
-    let taken = talk.prompt("bye");
+    let outcome = session.prompt("bye");
     assert_eq!(
-        (taken.stop.as_str(), taken.text.as_str()),
+        (outcome.stop.as_str(), outcome.text.as_str()),
         ("error", "Half. ")
     );
-    assert!(taken.error.contains("no more"), "{taken:?}");
+    assert!(outcome.error.contains("no more"), "{outcome:?}");
     // A conversation that the server refused is not reused, because it may be the cause.
-    assert_eq!(talk.prompt("hello?").text, "Hi.");
+    assert_eq!(session.prompt("hello?").text, "Hi.");
     let recording = simulator.recorded();
     let requests = recording.client("runRequest");
     for request in &requests {
@@ -161,31 +164,31 @@ fn results_of_every_kind_arrive_as_they_are() {
         .then(END)
         .build();
     let simulator = playing(Transport::Http1, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("pic"), tool("bad"), tool("count")];
-    let call = one_call(&mut talk);
-    talk.result(
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("pic"), tool("bad"), tool("count")];
+    let call = one_call(&mut session);
+    session.result(
         &call,
         json!([
             {"type": "text", "text": "a dot"},
             {"type": "image", "data": PNG, "mimeType": "image/png"},
         ]),
     );
-    let taken = talk.turn();
-    assert_eq!(taken.calls[0].name, "bad");
-    talk.result(
-        &taken.calls[0],
+    let outcome = session.turn();
+    assert_eq!(outcome.calls[0].name, "bad");
+    session.result(
+        &outcome.calls[0],
         json!([{"type": "text", "text": "no such thing"}]),
     );
-    talk.messages.last_mut().unwrap()["isError"] = json!(true);
-    let taken = talk.turn();
-    talk.result(&taken.calls[0], json!("2"));
-    talk.messages.last_mut().unwrap()["structuredContent"] = json!({"n": 2, "of": ["a", "b"]});
-    let taken = talk.turn();
+    session.messages.last_mut().unwrap()["isError"] = json!(true);
+    let outcome = session.turn();
+    session.result(&outcome.calls[0], json!("2"));
+    session.messages.last_mut().unwrap()["structuredContent"] = json!({"n": 2, "of": ["a", "b"]});
+    let outcome = session.turn();
     assert_eq!(
-        (taken.stop.as_str(), taken.text.as_str()),
+        (outcome.stop.as_str(), outcome.text.as_str()),
         ("stop", "seen"),
-        "{taken:?}"
+        "{outcome:?}"
     );
     simulator.recorded().assert_played(&["completed"]);
 }
@@ -200,23 +203,23 @@ fn missing_results_are_requested_again() {
         .then(END)
         .build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("a"), tool("b")];
-    let mut taken = talk.prompt("go");
-    let first = taken.calls[0].clone();
-    if taken.calls.len() == 1 {
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("a"), tool("b")];
+    let mut outcome = session.prompt("go");
+    let first = outcome.calls[0].clone();
+    if outcome.calls.len() == 1 {
         // The second call had not arrived yet: it is offered when the first is answered.
-        talk.result(&first, json!("A"));
-        taken = talk.turn();
+        session.result(&first, json!("A"));
+        outcome = session.turn();
     } else {
-        let second = taken.calls[1].clone();
-        talk.result(&first, json!("A"));
-        taken = talk.turn();
-        assert_eq!(taken.calls, [second]);
+        let second = outcome.calls[1].clone();
+        session.result(&first, json!("A"));
+        outcome = session.turn();
+        assert_eq!(outcome.calls, [second]);
     }
-    assert_eq!(taken.stop, "toolUse");
-    talk.result(&taken.calls[0], json!("B"));
-    assert_eq!(talk.turn().text, "done");
+    assert_eq!(outcome.stop, "toolUse");
+    session.result(&outcome.calls[0], json!("B"));
+    assert_eq!(session.turn().text, "done");
     simulator.recorded().assert_played(&["completed"]);
 }
 
@@ -243,16 +246,16 @@ fn a_message_after_results_reaches_the_same_run() {
         .then(END)
         .build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("look")];
-    let call = one_call(&mut talk);
-    talk.result(&call, json!("42"));
-    talk.user("hurry");
-    let taken = talk.turn();
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("look")];
+    let call = one_call(&mut session);
+    session.result(&call, json!("42"));
+    session.user("hurry");
+    let outcome = session.turn();
     assert_eq!(
-        (taken.stop.as_str(), taken.text.as_str()),
+        (outcome.stop.as_str(), outcome.text.as_str()),
         ("stop", "hurrying"),
-        "{taken:?}"
+        "{outcome:?}"
     );
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);
@@ -262,7 +265,7 @@ fn a_message_after_results_reaches_the_same_run() {
 /// Images of injected messages are delivered: while the model streams, and after results.
 #[test]
 fn images_are_injected_with_their_message() {
-    let heard = |text: &str| {
+    let expect_injection = |text: &str| {
         Steps::new()
             .step(json!({
                 "expect_client": {
@@ -288,40 +291,40 @@ fn images_are_injected_with_their_message() {
     };
     let steps = Steps::new()
         .text("Looking.")
-        .then(heard("like this"))
+        .then(expect_injection("like this"))
         .then(calls("look", "{}", "", &text("42")))
-        .then(heard("or that\n[image attached]"))
+        .then(expect_injection("or that\n[image attached]"))
         .text("Seen.")
         .then(END)
         .build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("look")];
-    talk.user("go");
-    let turn = talk.begin();
-    let mut said = TurnOutcome::default();
-    while said.text.is_empty() {
-        said.receive(&talk.host.receive());
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("look")];
+    session.user("go");
+    let turn = session.begin();
+    let mut partial = TurnOutcome::default();
+    while partial.text.is_empty() {
+        partial.receive(&session.host.receive());
     }
     let mut inject = |data: &str| {
         let image = json!({"data": data, "mimeType": "image/png"});
         let params = json!({"turnId": turn, "text": "like this", "images": [image]});
-        talk.host.call("turn/inject", params)
+        session.host.call("turn/inject", params)
     };
     let refused = inject("!!");
     let problem = refused["error"]["message"].as_str().unwrap();
     assert!(problem.contains("image 1"), "{refused}");
     assert_eq!(inject(DOT)["result"]["taken"], true);
-    let taken = talk.finish(&turn);
-    assert_eq!(taken.stop, "toolUse", "{taken:?}");
-    talk.result(&taken.calls[0], json!("42"));
-    talk.messages.push(json!({"role": "user", "timestamp": 9, "content": [
+    let outcome = session.finish(&turn);
+    assert_eq!(outcome.stop, "toolUse", "{outcome:?}");
+    session.result(&outcome.calls[0], json!("42"));
+    session.messages.push(json!({"role": "user", "timestamp": 9, "content": [
         {"type": "text", "text": "or that"}, {"type": "image", "data": DOT, "mimeType": "image/png"}]}));
-    let taken = talk.turn();
+    let outcome = session.turn();
     assert_eq!(
-        (taken.stop.as_str(), taken.text.as_str()),
+        (outcome.stop.as_str(), outcome.text.as_str()),
         ("stop", "Seen."),
-        "{taken:?}"
+        "{outcome:?}"
     );
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);
@@ -362,16 +365,16 @@ fn a_message_the_run_rejects_is_sent_in_the_next() {
             .then(END)
             .build();
         let simulator = script(&[&first, &second]);
-        let mut talk = RpcSession::new(&simulator, "s", &[]);
-        talk.tools = vec![tool("look")];
-        let call = one_call(&mut talk);
-        talk.result(&call, json!("42"));
-        talk.user("hurry");
-        let taken = talk.turn();
+        let mut session = RpcSession::new(&simulator, "s", &[]);
+        session.tools = vec![tool("look")];
+        let call = one_call(&mut session);
+        session.result(&call, json!("42"));
+        session.user("hurry");
+        let outcome = session.turn();
         assert_eq!(
-            (taken.stop.as_str(), taken.text.as_str()),
+            (outcome.stop.as_str(), outcome.text.as_str()),
             ("stop", "heard"),
-            "{report}: {taken:?}"
+            "{report}: {outcome:?}"
         );
     }
 }
@@ -402,14 +405,14 @@ fn a_message_instead_of_a_result_ends_the_call_and_is_delivered() {
         .then(END)
         .build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("slow")];
-    one_call(&mut talk);
-    let taken = talk.prompt("stop that");
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("slow")];
+    one_call(&mut session);
+    let outcome = session.prompt("stop that");
     assert_eq!(
-        (taken.stop.as_str(), taken.text.as_str()),
+        (outcome.stop.as_str(), outcome.text.as_str()),
         ("stop", "stopped"),
-        "{taken:?}"
+        "{outcome:?}"
     );
     simulator.recorded().assert_played(&["completed"]);
 }
@@ -427,18 +430,18 @@ fn a_cancelled_pause_keeps_the_conversation() {
         .then(END)
         .build();
     let simulator = script(&[first, &second]);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("slow")];
-    talk.user("go");
-    let turn = talk.begin();
-    assert_eq!(talk.finish(&turn).stop, "toolUse");
-    let answer = talk.host.call("turn/cancel", json!({"turnId": turn}));
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("slow")];
+    session.user("go");
+    let turn = session.begin();
+    assert_eq!(session.finish(&turn).stop, "toolUse");
+    let answer = session.host.call("turn/cancel", json!({"turnId": turn}));
     assert_eq!(answer["result"]["found"], true);
-    let taken = talk.prompt("again");
+    let outcome = session.prompt("again");
     assert_eq!(
-        (taken.stop.as_str(), taken.text.as_str()),
+        (outcome.stop.as_str(), outcome.text.as_str()),
         ("stop", "still here"),
-        "{taken:?}"
+        "{outcome:?}"
     );
 }
 
@@ -451,12 +454,12 @@ fn a_host_with_hands_of_its_own_answers_within_the_turn() {
         .then(END)
         .build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.host = SidecarProcess::start(&[
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.host = SidecarProcess::start(&[
         ("CURSOR_BACKEND_URL", simulator.url.as_str()),
         ("CURSOR_API_KEY", "crsr_test"),
     ]);
-    talk.host.call(
+    session.host.call(
         "initialize",
         json!({
             "protocolVersion": 1,
@@ -465,26 +468,27 @@ fn a_host_with_hands_of_its_own_answers_within_the_turn() {
             "capabilities": {"tools": "inline"},
         }),
     );
-    talk.tools = vec![tool("look")];
-    talk.user("go");
-    let turn = talk.begin();
-    let mut taken = TurnOutcome::default();
+    session.tools = vec![tool("look")];
+    session.user("go");
+    let turn = session.begin();
+    let mut outcome = TurnOutcome::default();
     loop {
-        let message = talk.host.receive();
+        let message = session.host.receive();
         if message["method"] == "tool/call" {
             assert_eq!(message["params"]["name"], "look");
             let answer = json!({"content": [{"type": "text", "text": "42"}]});
-            talk.host
+            session
+                .host
                 .send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": answer}));
         } else if message["id"] == turn.as_str() {
             assert_eq!(message["result"]["stopReason"], "stop");
             break;
         } else {
-            taken.receive(&message);
+            outcome.receive(&message);
         }
     }
     assert_eq!(
-        (taken.text.as_str(), taken.calls.len()),
+        (outcome.text.as_str(), outcome.calls.len()),
         ("Looking. Done.", 0)
     );
     simulator.recorded().assert_played(&["completed"]);
@@ -494,14 +498,14 @@ fn a_host_with_hands_of_its_own_answers_within_the_turn() {
 fn a_schema_cursor_would_refuse_is_simplified_and_reported() {
     let steps = Steps::new().text("ok").then(END).build();
     let simulator = playing(Transport::Http1, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    let mut session = RpcSession::new(&simulator, "s", &[]);
     let mut odd = tool("odd");
     odd["parameters"]["properties"]["x"] =
         json!({"oneOf": [{"type": "string"}, {"type": "number"}]});
-    talk.tools = vec![odd];
-    let taken = talk.prompt("go");
-    assert_eq!(taken.notices.len(), 1, "{taken:?}");
-    assert!(taken.notices[0].contains("odd"));
+    session.tools = vec![odd];
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.notices.len(), 1, "{outcome:?}");
+    assert!(outcome.notices[0].contains("odd"));
     let recording = simulator.recorded();
     let requests = recording.client("runRequest");
     let schema: &Json = &requests[0]["runRequest"]["mcpTools"]["mcpTools"][0]["inputSchema"];
@@ -529,23 +533,23 @@ fn a_question_of_cursors_own_reaches_the_user() {
     let answer = json!({"questionId": "q1", "selectedOptionIds": ["b"]});
     let answered = steps(json!({"success": {"answers": [answer]}}));
     let simulator = playing(Transport::H2c, &answered);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("cursor_ask_question")];
-    let call = one_call(&mut talk);
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("cursor_ask_question")];
+    let call = one_call(&mut session);
     assert_eq!(call.name, "cursor_ask_question");
     assert_eq!(call.arguments["questions"][0]["question"], "Which?");
-    talk.result(
+    session.result(
         &call,
         json!([{"type": "text", "text": "User answered: Pears"}]),
     );
-    talk.messages.last_mut().unwrap()["details"] =
+    session.messages.last_mut().unwrap()["details"] =
         json!({"answers": [{"id": "q1", "answer": "Pears"}]});
-    assert_eq!(talk.turn().text, "Pears it is.");
+    assert_eq!(session.turn().text, "Pears it is.");
     simulator.recorded().assert_played(&["completed"]);
     // Without such a tool the question cannot be asked, and Cursor receives a rejection.
     let rejected = steps(json!({"rejected": {}}));
     let simulator = playing(Transport::H2c, &rejected);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    assert_eq!(talk.prompt("go").text, "Pears it is.");
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    assert_eq!(session.prompt("go").text, "Pears it is.");
     simulator.recorded().assert_played(&["completed"]);
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde_json::{Value as Json, json};
 
 use self::server::{
-    Envelopes, Server, blob, checkpoint, field, packed, text, thinking, turn_ended,
+    Envelopes, HostileServer, blob, checkpoint, field, packed, text, thinking, turn_ended,
 };
 
 use test_support::binary;
@@ -26,7 +26,7 @@ const LIMIT: usize = 16 * MIB;
 const TOO_MUCH_TEXT: &str = "Cursor sent more than 16 MiB of text and thinking in one run";
 
 /// Environment variables for the sidecar: runs go to the server, everything else to the simulator.
-fn env<'a>(simulator: &'a Simulator, server: &'a Server) -> [(&'static str, &'a str); 4] {
+fn env<'a>(simulator: &'a Simulator, server: &'a HostileServer) -> [(&'static str, &'a str); 4] {
     [
         ("CURSOR_BACKEND_URL", simulator.url.as_str()),
         ("CURSOR_API_KEY", "crsr_test"),
@@ -54,16 +54,16 @@ fn assert_small(case: &str, peak_kib: Option<u64>) {
 
 /// Runs one turn, asserts that the sidecar used little memory, and returns the result.
 #[track_caller]
-fn turn(case: &str, server: &Server, change: impl FnOnce(&mut Json)) -> TurnOutcome {
+fn turn(case: &str, server: &HostileServer, change: impl FnOnce(&mut Json)) -> TurnOutcome {
     let simulator = simulator();
-    let mut talk = RpcSession::new(&simulator, "s1", &env(&simulator, server));
-    talk.user("go");
-    let mut params = talk.params();
+    let mut session = RpcSession::new(&simulator, "s1", &env(&simulator, server));
+    session.user("go");
+    let mut params = session.params();
     change(&mut params);
-    let id = talk.begin_with(&params);
-    let taken = talk.finish(&id);
-    assert_small(case, talk.host.peak_kib());
-    taken
+    let id = session.begin_with(&params);
+    let outcome = session.finish(&id);
+    assert_small(case, session.host.peak_kib());
+    outcome
 }
 
 /// Returns a run with four times the text that is accepted. It ends, so that a client without a
@@ -74,10 +74,10 @@ fn too_much(piece: Bytes) -> Envelopes {
 }
 
 #[track_caller]
-fn assert_refused(case: &str, server: &Server, why: &str) {
-    let taken = turn(case, server, |_| {});
-    assert_eq!(taken.stop, "error", "{}", taken.error);
-    assert!(taken.error.contains(why), "{}", taken.error);
+fn assert_refused(case: &str, server: &HostileServer, why: &str) {
+    let outcome = turn(case, server, |_| {});
+    assert_eq!(outcome.stop, "error", "{}", outcome.error);
+    assert!(outcome.error.contains(why), "{}", outcome.error);
 }
 
 /// Returns the field headers around a text of this many bytes.
@@ -92,7 +92,7 @@ fn around_text(bytes: usize) -> Vec<u8> {
 fn packed_texts_of_sixty_mebibytes_are_refused() {
     let envelope = packed(&around_text(60 * MIB), &vec![b'x'; MIB], 60);
     assert!(envelope.len() < MIB);
-    let server = Server::start(move || Box::new(std::iter::repeat_n(envelope.clone(), 200)));
+    let server = HostileServer::start(move || Box::new(std::iter::repeat_n(envelope.clone(), 200)));
     assert_refused(
         "12 MB of gzip, 60 MiB of text each",
         &server,
@@ -104,7 +104,7 @@ fn packed_texts_of_sixty_mebibytes_are_refused() {
 #[test]
 fn packed_texts_within_the_limit_of_messages_end_the_turn() {
     let envelope = packed(&around_text(15 * MIB), &vec![b'x'; MIB], 15);
-    let server = Server::start(move || {
+    let server = HostileServer::start(move || {
         let texts = std::iter::repeat_n(envelope.clone(), 3);
         Box::new(texts.chain([turn_ended()]))
     });
@@ -114,14 +114,14 @@ fn packed_texts_within_the_limit_of_messages_end_the_turn() {
 #[test]
 fn a_frame_of_sixty_mebibytes_is_refused() {
     let envelope = text("x".repeat(60 * MIB));
-    let server = Server::start(move || Box::new(std::iter::repeat_n(envelope.clone(), 2)));
+    let server = HostileServer::start(move || Box::new(std::iter::repeat_n(envelope.clone(), 2)));
     assert_refused("60 MiB of text", &server, "no more than 16777216 are taken");
 }
 
 #[test]
 fn a_packed_frame_over_the_limit_of_frames_is_refused() {
     let envelope = packed(&around_text(80 * MIB), &vec![b'x'; MIB], 80);
-    let server = Server::start(move || Box::new(std::iter::once(envelope.clone())));
+    let server = HostileServer::start(move || Box::new(std::iter::once(envelope.clone())));
     assert_refused(
         "80 MiB in one gzip envelope",
         &server,
@@ -136,12 +136,15 @@ const UNKNOWN: [u8; 4] = [0xf8, 0x07, 1, 0];
 fn unknown_fields_take_no_memory_and_do_not_end_the_turn() {
     let block = UNKNOWN[..3].repeat(MIB / 4);
     let envelope = packed(&[], &block, 20);
-    let server = Server::start(move || {
+    let server = HostileServer::start(move || {
         let drift = std::iter::repeat_n(envelope.clone(), 3);
         Box::new(drift.chain([text("ok"), turn_ended()]))
     });
-    let taken = turn("3 times 15 MiB of unknown fields", &server, |_| {});
-    assert_eq!((taken.text.as_str(), taken.stop.as_str()), ("ok", "stop"));
+    let outcome = turn("3 times 15 MiB of unknown fields", &server, |_| {});
+    assert_eq!(
+        (outcome.text.as_str(), outcome.stop.as_str()),
+        ("ok", "stop")
+    );
 }
 
 #[test]
@@ -149,7 +152,7 @@ fn sixty_four_mebibytes_of_unknown_fields_are_refused() {
     let block = UNKNOWN[..3].repeat(MIB / 4);
     let envelope = packed(&[], &block, 85);
     assert!(envelope.len() < MIB);
-    let server = Server::start(move || {
+    let server = HostileServer::start(move || {
         let drift = std::iter::once(envelope.clone());
         Box::new(drift.chain([text("ok"), turn_ended()]))
     });
@@ -162,21 +165,22 @@ fn sixty_four_mebibytes_of_unknown_fields_are_refused() {
 
 #[test]
 fn endless_text_ends_the_turn() {
-    let server = Server::start(|| too_much(text("All work and no play. ".repeat(1000))));
+    let server = HostileServer::start(|| too_much(text("All work and no play. ".repeat(1000))));
     assert_refused("endless text", &server, TOO_MUCH_TEXT);
     assert!(server.sent() < 3 * LIMIT, "the rest is not read");
 }
 
 #[test]
 fn endless_thinking_ends_the_turn() {
-    let server = Server::start(|| too_much(thinking("Perhaps, or perhaps not. ".repeat(1000))));
+    let server =
+        HostileServer::start(|| too_much(thinking("Perhaps, or perhaps not. ".repeat(1000))));
     assert_refused("endless thinking", &server, TOO_MUCH_TEXT);
     assert!(server.sent() < 3 * LIMIT, "the rest is not read");
 }
 
 #[test]
 fn endless_text_ends_an_ask() {
-    let server = Server::start(|| too_much(text("All work and no play. ".repeat(1000))));
+    let server = HostileServer::start(|| too_much(text("All work and no play. ".repeat(1000))));
     let (simulator, home) = (simulator(), tempfile::tempdir().unwrap());
     let errors = home.path().join("errors");
     let mut child = Command::new(binary())
@@ -209,7 +213,7 @@ fn endless_text_ends_an_ask() {
 
 #[tokio::test]
 async fn endless_text_is_an_error_of_the_gateway() {
-    let server = Server::start(|| too_much(text("All work and no play. ".repeat(1000))));
+    let server = HostileServer::start(|| too_much(text("All work and no play. ".repeat(1000))));
     let simulator = simulator();
     let gateway = GatewayProcess::launch(&env(&simulator, &server));
     let mut chat = gateway.chat();
@@ -217,8 +221,8 @@ async fn endless_text_is_an_error_of_the_gateway() {
     chat.user("go");
     let answer = chat.send(&chat.body()).await;
     assert_eq!(answer.status(), 502);
-    let told = answer.text().await.unwrap();
-    assert!(told.contains(TOO_MUCH_TEXT), "{told}");
+    let printed = answer.text().await.unwrap();
+    assert!(printed.contains(TOO_MUCH_TEXT), "{printed}");
     assert_small("endless text, gateway", gateway.peak_kib());
 }
 
@@ -227,61 +231,64 @@ async fn endless_text_is_an_error_of_the_gateway() {
 fn large_checkpoints_are_accepted_within_the_bound() {
     let state = [field(1000, 20 * MIB), vec![b'c'; 20 * MIB]].concat();
     let envelope = checkpoint(state);
-    let server = Server::start(move || {
+    let server = HostileServer::start(move || {
         let checkpoints = std::iter::repeat_n(envelope.clone(), 3);
         Box::new(checkpoints.chain([text("ok"), turn_ended()]))
     });
-    let taken = turn("3 checkpoints of 20 MiB", &server, |_| {});
-    assert_eq!((taken.text.as_str(), taken.stop.as_str()), ("ok", "stop"));
+    let outcome = turn("3 checkpoints of 20 MiB", &server, |_| {});
+    assert_eq!(
+        (outcome.text.as_str(), outcome.stop.as_str()),
+        ("ok", "stop")
+    );
 }
 
 #[test]
 fn endless_blobs_end_the_turn() {
-    let server = Server::start(|| Box::new((0..).map(|id| blob(id, MIB))));
-    let taken = turn("endless blobs in memory", &server, |params| {
+    let server = HostileServer::start(|| Box::new((0..).map(|id| blob(id, MIB))));
+    let outcome = turn("endless blobs in memory", &server, |params| {
         params["keep"] = json!("memory")
     });
-    assert_eq!(taken.stop, "error");
+    assert_eq!(outcome.stop, "error");
     let why = "Cursor stored more than 64 MiB of blobs in this conversation";
-    assert!(taken.error.contains(why), "{}", taken.error);
+    assert!(outcome.error.contains(why), "{}", outcome.error);
 }
 
 /// Blobs of a stored conversation go to disk, up to a limit of its own.
 #[test]
 fn endless_blobs_on_disk_end_the_turn() {
-    let server = Server::start(|| Box::new((0..).map(|id| blob(id, 16 * MIB))));
-    let taken = turn("endless blobs on disk", &server, |_| {});
-    assert_eq!(taken.stop, "error");
+    let server = HostileServer::start(|| Box::new((0..).map(|id| blob(id, 16 * MIB))));
+    let outcome = turn("endless blobs on disk", &server, |_| {});
+    assert_eq!(outcome.stop, "error");
     let why = "Cursor stored more than 256 MiB of blobs in this conversation";
-    assert!(taken.error.contains(why), "{}", taken.error);
+    assert!(outcome.error.contains(why), "{}", outcome.error);
 }
 
 #[test]
 fn a_host_that_reads_late_gets_everything_in_order_and_costs_little() {
     const PIECES: usize = 15 * MIB / 4096;
     let piece = |number: usize| format!("{number:<4096}");
-    let server = Server::start(move || {
+    let server = HostileServer::start(move || {
         let pieces = (0..PIECES).map(move |number| text(piece(number)));
         Box::new(pieces.chain([turn_ended()]))
     });
     let simulator = simulator();
-    let mut talk = RpcSession::new(&simulator, "s1", &env(&simulator, &server));
-    let before = talk.host.peak_kib();
-    talk.user("go");
-    let id = talk.begin();
+    let mut session = RpcSession::new(&simulator, "s1", &env(&simulator, &server));
+    let before = session.host.peak_kib();
+    session.user("go");
+    let id = session.begin();
     // The host reads nothing until the server is blocked.
     server.wait_until_blocked();
     let sent = server.sent();
     assert!(sent < PIECES * 4096, "it has to wait for the host");
-    if let (Some(before), Some(peak)) = (before, talk.host.peak_kib()) {
+    if let (Some(before), Some(peak)) = (before, session.host.peak_kib()) {
         let more = (peak - before) / 1024;
         assert!(more <= 64, "{more} MiB more");
     }
-    let taken = talk.finish(&id);
-    assert_small("a host that reads late", talk.host.peak_kib());
-    assert_eq!(taken.stop, "stop", "{}", taken.error);
-    assert_eq!(taken.text.len(), PIECES * 4096);
+    let outcome = session.finish(&id);
+    assert_small("a host that reads late", session.host.peak_kib());
+    assert_eq!(outcome.stop, "stop", "{}", outcome.error);
+    assert_eq!(outcome.text.len(), PIECES * 4096);
     let in_order = |(number, line): (usize, &[u8])| line == piece(number).as_bytes();
-    let mut lines = taken.text.as_bytes().chunks(4096).enumerate();
+    let mut lines = outcome.text.as_bytes().chunks(4096).enumerate();
     assert!(lines.all(in_order));
 }

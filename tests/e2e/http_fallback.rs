@@ -29,9 +29,9 @@ fn serving(transport: Transport, fates: &[(&str, &str)], steps: &str) -> Simulat
 }
 
 /// How often the run was retried after a delay.
-fn retries(told: &RunOutcome) -> usize {
+fn retries(reply: &RunOutcome) -> usize {
     let retrying = |event: &&RunEvent| matches!(event, RunEvent::Retrying(_));
-    told.events.iter().filter(retrying).count()
+    reply.events.iter().filter(retrying).count()
 }
 
 const NO_RUN_SSE: (&str, &str) = (RUN_SSE, "status = 404");
@@ -50,9 +50,9 @@ async fn a_stumble_over_http2_does_not_leave_it() {
             let simulator = serving(transport, &[(RUN, &first), NO_RUN_SSE], HELLO);
             let mut ours = RunClient::new(&simulator, transport);
             for _ in 0..3 {
-                let told = ours.prompt("go").await;
+                let reply = ours.prompt("go").await;
                 assert_eq!(
-                    told.ended.outcome,
+                    reply.ended.outcome,
                     Outcome::Finished,
                     "{fate} {transport:?}"
                 );
@@ -82,9 +82,9 @@ async fn a_plain_server_without_runs_over_http1_is_asked_over_http2() {
         let simulator = serving(Transport::Http1, &fates, HELLO);
         let mut ours = RunClient::new(&simulator, Transport::H2c);
         for _ in 0..2 {
-            let told = ours.prompt("go").await;
-            told.finished("Hello.");
-            assert_eq!(retries(&told), 0);
+            let reply = ours.prompt("go").await;
+            reply.finished("Hello.");
+            assert_eq!(retries(&reply), 0);
         }
         let recording = simulator.recording().await;
         assert_eq!(recording.requests(RUN_SSE).len(), 1, "{status}");
@@ -109,9 +109,9 @@ async fn a_refused_stream_moves_on_at_once() {
     let fate = "reset = \"refused_stream\"\ntimes = 2";
     let simulator = serving(Transport::H2c, &[(RUN, fate)], HELLO);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
-    let told = ours.prompt("go").await;
-    told.finished("Hello.");
-    assert_eq!((told.ended.attempts, retries(&told)), (3, 0));
+    let reply = ours.prompt("go").await;
+    reply.finished("Hello.");
+    assert_eq!((reply.ended.attempts, retries(&reply)), (3, 0));
 }
 
 /// Appends are numbered, so one that may be lost is sent again and the run continues.
@@ -122,11 +122,11 @@ async fn a_lost_append_is_sent_again() {
         for after in [0, 1] {
             let fate = format!("{fate}\nafter = {after}\ntimes = 2");
             let simulator = serving(Transport::Http1, &[(APPEND, &fate)], &steps);
-            let told = RunClient::new(&simulator, Transport::Http1)
+            let reply = RunClient::new(&simulator, Transport::Http1)
                 .prompt("go")
                 .await;
-            told.finished("Hello.");
-            assert_eq!(told.ended.attempts, 1, "{fate}");
+            reply.finished("Hello.");
+            assert_eq!(reply.ended.attempts, 1, "{fate}");
             simulator.recording().await.assert_played(&["completed"]);
         }
     }
@@ -153,9 +153,9 @@ async fn answers_do_not_wait_for_the_first_append() {
         .build();
     let fate = "late_ms = 25000\ntimes = 1";
     let simulator = serving(Transport::Http1, &[(APPEND, fate)], &steps);
-    let told = RunClient::new(&simulator, Transport::Http1)
+    let reply = RunClient::new(&simulator, Transport::Http1)
         .prompt("go")
         .await;
-    told.finished("Hello.");
+    reply.finished("Hello.");
     simulator.recording().await.assert_played(&["completed"]);
 }

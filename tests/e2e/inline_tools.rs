@@ -8,15 +8,15 @@ use test_support::scenario::{END, Steps, calls, inline, playing, script, text};
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{Simulator, Transport};
 
-fn talk(simulator: &Simulator) -> RpcSession {
+fn session(simulator: &Simulator) -> RpcSession {
     kept(simulator, &[])
 }
 
 fn kept(simulator: &Simulator, env: &[(&str, &str)]) -> RpcSession {
-    let mut talk = RpcSession::new(simulator, "s", &[]);
-    talk.host = host(simulator, env);
-    talk.tools = vec![tool("a"), tool("b"), tool("c")];
-    talk
+    let mut session = RpcSession::new(simulator, "s", &[]);
+    session.host = host(simulator, env);
+    session.tools = vec![tool("a"), tool("b"), tool("c")];
+    session
 }
 
 fn host(simulator: &Simulator, env: &[(&str, &str)]) -> SidecarProcess {
@@ -32,19 +32,19 @@ fn host(simulator: &Simulator, env: &[(&str, &str)]) -> SidecarProcess {
 }
 
 /// Returns the next call the host is asked to execute.
-fn called(talk: &mut RpcSession) -> Json {
+fn called(session: &mut RpcSession) -> Json {
     loop {
-        let message = talk.host.receive();
+        let message = session.host.receive();
         if message["method"] == "tool/call" {
             return message;
         }
     }
 }
 
-fn answer(talk: &mut RpcSession, call: &Json, text: &str) {
+fn answer(session: &mut RpcSession, call: &Json, text: &str) {
     let result = json!({"content": [{"type": "text", "text": text}]});
     let answer = json!({"jsonrpc": "2.0", "id": call["id"], "result": result});
-    talk.host.send(&answer);
+    session.host.send(&answer);
 }
 
 #[test]
@@ -62,15 +62,15 @@ fn parallel_calls_are_asked_for_at_once_and_answered_in_any_order() {
         .then(END)
         .build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = talk(&simulator);
-    talk.user("go");
-    let turn = talk.begin();
-    let asked: Vec<Json> = (0..3).map(|_| called(&mut talk)).collect();
+    let mut session = session(&simulator);
+    session.user("go");
+    let turn = session.begin();
+    let asked: Vec<Json> = (0..3).map(|_| called(&mut session)).collect();
     for call in asked.iter().rev() {
         let name = call["params"]["name"].as_str().unwrap().to_uppercase();
-        answer(&mut talk, call, &name);
+        answer(&mut session, call, &name);
     }
-    assert_eq!(talk.finish(&turn).text, "Done.");
+    assert_eq!(session.finish(&turn).text, "Done.");
     simulator.recorded().assert_played(&["completed"]);
 }
 
@@ -92,19 +92,21 @@ fn errors_of_the_host_are_failures_of_the_tool() {
         .then(END)
         .build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = talk(&simulator);
-    talk.user("go");
-    let turn = talk.begin();
-    let call = called(&mut talk);
+    let mut session = session(&simulator);
+    session.user("go");
+    let turn = session.begin();
+    let call = called(&mut session);
     let error = json!({"code": -32000, "message": "it broke"});
     let id = &call["id"];
-    talk.host
+    session
+        .host
         .send(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
-    let call = called(&mut talk);
+    let call = called(&mut session);
     let id = &call["id"];
-    talk.host
+    session
+        .host
         .send(&json!({"jsonrpc": "2.0", "id": id, "result": "what?"}));
-    assert_eq!(talk.finish(&turn).text, "Done.");
+    assert_eq!(session.finish(&turn).text, "Done.");
     simulator.recorded().assert_played(&["completed"]);
 }
 
@@ -118,16 +120,16 @@ fn a_call_of_a_turn_that_is_stopped_is_taken_back() {
         .end()
         .build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = talk(&simulator);
-    talk.user("go");
-    let turn = talk.begin();
-    let call = called(&mut talk);
+    let mut session = session(&simulator);
+    session.user("go");
+    let turn = session.begin();
+    let call = called(&mut session);
     let cancel = json!({"jsonrpc": "2.0", "id": "cancel", "method": "turn/cancel",
                         "params": {"turnId": turn}});
-    talk.host.send(&cancel);
+    session.host.send(&cancel);
     let (mut taken_back, mut stop) = (false, Json::Null);
     while !taken_back || stop.is_null() {
-        let message = talk.host.receive();
+        let message = session.host.receive();
         taken_back |=
             message["method"] == "$/cancelRequest" && message["params"]["id"] == call["id"];
         if message["id"] == turn.as_str() {
@@ -158,15 +160,15 @@ fn a_message_is_delivered_while_the_host_executes() {
         .then(END)
         .build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = talk(&simulator);
-    talk.user("go");
-    let turn = talk.begin();
-    let call = called(&mut talk);
+    let mut session = session(&simulator);
+    session.user("go");
+    let turn = session.begin();
+    let call = called(&mut session);
     let words = json!({"turnId": turn, "text": "hurry"});
-    let taken = talk.host.call("turn/inject", words);
-    assert_eq!(taken["result"]["taken"], true, "{taken}");
-    answer(&mut talk, &call, "A");
-    assert_eq!(talk.finish(&turn).text, "Done.");
+    let outcome = session.host.call("turn/inject", words);
+    assert_eq!(outcome["result"]["taken"], true, "{outcome}");
+    answer(&mut session, &call, "A");
+    assert_eq!(session.finish(&turn).text, "Done.");
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);
     assert_eq!(recording.client("runRequest").len(), 1);
@@ -193,18 +195,18 @@ fn answers(words: &str) -> String {
     format!("expect = {{ mcpResult = {} }}", text(words))
 }
 
-const TOLD: &str = r#"throws = "Check its effects first""#;
+const WARNED: &str = r#"throws = "Check its effects first""#;
 
 /// Starts a turn, leaves its first call open, and answers the second.
-fn begun(talk: &mut RpcSession) -> String {
-    talk.user("go");
-    let turn = talk.begin();
-    let (a, b) = (called(talk), called(talk));
+fn begun(session: &mut RpcSession) -> String {
+    session.user("go");
+    let turn = session.begin();
+    let (a, b) = (called(session), called(session));
     assert_eq!(
         (&a["params"]["name"], &b["params"]["name"]),
         (&json!("a"), &json!("b"))
     );
-    answer(talk, &b, "B");
+    answer(session, &b, "B");
     turn
 }
 
@@ -214,23 +216,23 @@ fn begun(talk: &mut RpcSession) -> String {
 fn a_call_that_was_open_when_the_stream_broke_is_not_made_twice_unasked() {
     let first = broken_off(r#"{ reset = "internal_error" }"#);
     let again = Steps::new()
-        .then(asked("a", TOLD))
+        .then(asked("a", WARNED))
         .then(asked("b", &answers("B")))
         .then(asked("a", &answers("A")))
         .text("Looked.")
         .then(END)
         .build();
     let simulator = script(&[&first, &again]);
-    let mut talk = talk(&simulator);
-    let turn = begun(&mut talk);
-    let taken = talk.finish(&turn);
-    assert!(is_retryable(&taken.error), "{taken:?}");
-    talk.messages.pop();
-    let turn = talk.begin();
-    let call = called(&mut talk);
+    let mut session = session(&simulator);
+    let turn = begun(&mut session);
+    let outcome = session.finish(&turn);
+    assert!(is_retryable(&outcome.error), "{outcome:?}");
+    session.messages.pop();
+    let turn = session.begin();
+    let call = called(&mut session);
     assert_eq!(call["params"]["name"], "a", "asked for once more");
-    answer(&mut talk, &call, "A");
-    assert_eq!(talk.finish(&turn).text, "Looked.");
+    answer(&mut session, &call, "A");
+    assert_eq!(session.finish(&turn).text, "Looked.");
     simulator
         .recorded()
         .assert_played(&["completed", "completed"]);
@@ -244,23 +246,23 @@ fn a_call_of_a_killed_sidecar_is_not_made_twice_unasked() {
     let env = [("PI_CURSOR_STATE_DIR", state.path().to_str().unwrap())];
     let read = r#"{ kv_set = { text = "x" } }, { text = "Read." }, { expect_cancel = true }"#;
     let first = script(&[&broken_off(read)]);
-    let mut talk = kept(&first, &env);
-    begun(&mut talk);
-    while talk.host.receive()["params"]["events"][0]["text"] != "Read." {}
-    talk.host.kill();
+    let mut session = kept(&first, &env);
+    begun(&mut session);
+    while session.host.receive()["params"]["events"][0]["text"] != "Read." {}
+    session.host.kill();
     let again = Steps::new()
-        .then(asked("a", TOLD))
-        .then(asked("b", TOLD))
+        .then(asked("a", WARNED))
+        .then(asked("b", WARNED))
         .then(asked("a", &answers("A")))
         .text("Looked.")
         .then(END)
         .build();
     let second = script(&[&again]);
-    talk.host = host(&second, &env);
-    let turn = talk.begin();
-    let call = called(&mut talk);
+    session.host = host(&second, &env);
+    let turn = session.begin();
+    let call = called(&mut session);
     assert_eq!(call["params"]["name"], "a", "asked for once more");
-    answer(&mut talk, &call, "A");
-    assert_eq!(talk.finish(&turn).text, "Looked.");
+    answer(&mut session, &call, "A");
+    assert_eq!(session.finish(&turn).text, "Looked.");
     second.recorded().assert_played(&["completed"]);
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use agent::run::Backend;
 use agent::turn::Stop;
-use cursor_sim::{FrameEntry, Recording, Side, VerdictOutcome};
+use cursor_sim::{FrameEntry, RecordingHandle, Side, VerdictOutcome};
 use proptest::prelude::*;
 
-use crate::soak::unheard;
+use crate::soak::undelivered;
 use serde_json::json;
 use test_support::in_process::{
     CancelAfter, END, InProcessSession, InProcessTurn, ToolExecution, opened, simulating_runs,
@@ -162,10 +162,10 @@ struct Person {
     name: String,
     marks: usize,
     /// Sent in the history, or injected into a turn that finished.
-    said: Vec<String>,
+    sent: Vec<String>,
     /// Injected into a turn that has not finished.
     by_the_way: Vec<String>,
-    /// The length of `said` when a turn last finished.
+    /// The length of `sent` when a turn last finished.
     through: usize,
 }
 
@@ -177,7 +177,7 @@ impl Person {
 
     fn says(&mut self, words: &str) -> String {
         let words = self.words(words);
-        self.said.push(words.clone());
+        self.sent.push(words.clone());
         words
     }
 
@@ -186,8 +186,8 @@ impl Person {
     fn takes(&mut self, stop: &Stop) {
         match stop {
             Stop::Finished => {
-                self.said.append(&mut self.by_the_way);
-                self.through = self.said.len();
+                self.sent.append(&mut self.by_the_way);
+                self.through = self.sent.len();
             }
             Stop::Aborted => self.by_the_way.clear(),
             Stop::ToolUse | Stop::Failed(_) => {}
@@ -205,7 +205,7 @@ async fn live(
     let mut person = Person {
         name: name.clone(),
         marks: 0,
-        said: Vec::new(),
+        sent: Vec::new(),
         by_the_way: Vec::new(),
         through: 0,
     };
@@ -240,23 +240,24 @@ async fn live(
         if stop == Stop::Finished {
             assert!(
                 calls.is_empty(),
-                "{name}: calls nobody waits for: {calls:?}"
+                "{name}: calls without a waiting run: {calls:?}"
             );
         }
         match stop {
             // A host cannot recover if the server breaks every run.
             Stop::Failed(_) if next.is_none() => {
-                person.said.truncate(person.through);
-                return person.said;
+                person.sent.truncate(person.through);
+                return person.sent;
             }
-            Stop::Finished if next.is_none() => return person.said,
+            Stop::Finished if next.is_none() => return person.sent,
             Stop::Finished | Stop::Aborted | Stop::Failed(_) => {
                 guest.user(&person.says("more"));
                 continue;
             }
             Stop::ToolUse => assert!(!calls.is_empty(), "a tool turn without a call"),
         }
-        let result = |call: &test_support::rpc_session::ToolCall| format!("{name} did {}", call.id);
+        let result =
+            |call: &test_support::rpc_session::OfferedCall| format!("{name} did {}", call.id);
         match next.unwrap_or(Move::Answer) {
             Move::AnswerBackwards => {
                 for call in calls.iter().rev() {
@@ -305,7 +306,7 @@ fn by_exec(frames: &[FrameEntry], kind: &str, id: &str) -> BTreeMap<(u64, u64), 
     found
 }
 
-fn judge(recording: &Recording) {
+fn judge(recording: &RecordingHandle) {
     let frames = recording.frames();
     let verdicts = recording.verdicts();
     for verdict in &verdicts {
@@ -389,9 +390,9 @@ proptest! {
             let sessions = hosts.into_iter().enumerate().map(|(n, (habit, moves))| {
                 tokio::spawn(live(backend.clone(), format!("s{n}"), habit, moves))
             });
-            let mut said = Vec::new();
+            let mut sent = Vec::new();
             for session in futures_util::future::join_all(sessions).await {
-                said.extend(session.unwrap());
+                sent.extend(session.unwrap());
             }
             drop(backend);
             // Cancelled runs have 6 s to send their last checkpoint.
@@ -403,8 +404,8 @@ proptest! {
             let frames = recording.frames();
             let from_client = frames.iter().filter(|frame| frame.from == Side::Client);
             let recorded: String = from_client.map(|frame| frame.json.to_string()).collect();
-            let lost = unheard(&said, &recorded);
-            assert!(lost.is_empty(), "words Cursor never heard: {lost:?}");
+            let lost = undelivered(&sent, &recorded);
+            assert!(lost.is_empty(), "text never delivered: {lost:?}");
             let left = tokio::runtime::Handle::current().metrics().num_alive_tasks();
             assert_eq!(left, 0, "tasks left");
         });

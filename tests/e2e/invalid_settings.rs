@@ -45,11 +45,11 @@ fn the_doctor_prints_the_values_in_effect() {
         .output()
         .unwrap();
     let page = String::from_utf8(output.stdout).unwrap();
-    let told: Vec<&str> = page
+    let printed: Vec<&str> = page
         .lines()
         .filter(|line| WRONG.iter().any(|(name, _)| line.contains(name)))
         .collect();
-    insta::assert_snapshot!(told.join("\n"), @r#"
+    insta::assert_snapshot!(printed.join("\n"), @r#"
     ! PI_CURSOR_SETTING_SOURCES: "nobody" is not one of all, none, or some of project, user, team, mdm, plugins with commas; it is left out
     ! PI_CURSOR_MCP_TOOL_TIMEOUT_MS: "long" is not one of milliseconds, at least 60000; using 3600000
     ! PI_CURSOR_ACTIVE_BRIDGE_TTL_MS: "x" is not one of milliseconds, at least 1000; 0: no limit; using 3600000
@@ -73,18 +73,18 @@ fn the_doctor_prints_the_values_in_effect() {
 #[test]
 fn a_mistake_is_reported_once() {
     let simulator = Simulator::start(Transport::H2c);
-    let mut talk = RpcSession::new(&simulator, "s", &WRONG);
+    let mut session = RpcSession::new(&simulator, "s", &WRONG);
     let mut notices = Vec::new();
     for words in ["@hello there", "@hello again"] {
-        notices.extend(talk.prompt(words).notices);
+        notices.extend(session.prompt(words).notices);
     }
-    let report = talk.host.call("diagnostics/report", json!({}));
+    let report = session.host.call("diagnostics/report", json!({}));
     let warnings = report["result"]["warnings"].as_array().unwrap();
     let warnings: Vec<String> = warnings
         .iter()
         .map(|warning| warning.as_str().unwrap().to_owned())
         .collect();
-    let stderr = talk.host.stderr();
+    let stderr = session.host.stderr();
     let stderr: Vec<&str> = stderr
         .lines()
         .filter(|line| line.contains("WARN"))
@@ -95,12 +95,14 @@ fn a_mistake_is_reported_once() {
         "{warnings:#?} {notices:#?} {stderr:#?}"
     );
     for mistake in MISTAKES {
-        for told in [&warnings, &notices] {
-            let told = told.iter().filter(|told| told.starts_with(mistake));
-            assert_eq!(told.count(), 1, "{mistake}");
+        for printed in [&warnings, &notices] {
+            let printed = printed
+                .iter()
+                .filter(|printed| printed.starts_with(mistake));
+            assert_eq!(printed.count(), 1, "{mistake}");
         }
-        let told = stderr.iter().filter(|line| line.contains(mistake));
-        assert_eq!(told.count(), 1, "{mistake}");
+        let printed = stderr.iter().filter(|line| line.contains(mistake));
+        assert_eq!(printed.count(), 1, "{mistake}");
     }
     let in_force = |name: &str| -> Json {
         let settings = report["result"]["settings"].as_array().unwrap();

@@ -1,8 +1,8 @@
-//! Checkpoints that were already in flight when something was said or done, and do not include it.
+//! Checkpoints that were already in flight when text or an effect was sent, and do not include it.
 
 use serde_json::{Value as Json, json};
 
-use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome, tool};
+use test_support::rpc_session::{OfferedCall, RpcSession, TurnOutcome, tool};
 use test_support::run_client::RunClient;
 use test_support::scenario::{END, Steps, script, text, value};
 use test_support::simulator::{Simulator, Transport};
@@ -12,7 +12,7 @@ const LATE: &str = r#"{ checkpoint = "late" }"#;
 const READ: &str = r#"{ kv_set = { text = "read this far" } }"#;
 const BROKEN: &str = r#"{ reset = "internal_error" }"#;
 /// Expects a user message.
-const TOLD: &str = "{ expect_request = { action = { userMessageAction = {} } } }";
+const USER_MESSAGE: &str = "{ expect_request = { action = { userMessageAction = {} } } }";
 
 fn look(call: &str, found: &str) -> String {
     Steps::new()
@@ -33,23 +33,23 @@ fn look(call: &str, found: &str) -> String {
 
 fn guest(simulator: &Simulator, env: &[(&str, &str)]) -> RpcSession {
     let env = [&[("PI_CURSOR_HTTP", "2")], env].concat();
-    let mut talk = RpcSession::new(simulator, "late", &env);
-    talk.tools = vec![tool("look")];
-    talk
+    let mut session = RpcSession::new(simulator, "late", &env);
+    session.tools = vec![tool("look")];
+    session
 }
 
 #[track_caller]
-fn called(taken: &TurnOutcome) -> ToolCall {
+fn called(outcome: &TurnOutcome) -> OfferedCall {
     assert_eq!(
-        (taken.stop.as_str(), taken.calls.len()),
+        (outcome.stop.as_str(), outcome.calls.len()),
         ("toolUse", 1),
-        "{taken:?}"
+        "{outcome:?}"
     );
-    taken.calls[0].clone()
+    outcome.calls[0].clone()
 }
 
-fn result(talk: &mut RpcSession, call: &ToolCall, found: &str) {
-    talk.result(call, json!([{"type": "text", "text": found}]));
+fn result(session: &mut RpcSession, call: &OfferedCall, found: &str) {
+    session.result(call, json!([{"type": "text", "text": found}]));
 }
 
 fn requests(simulator: &Simulator) -> Vec<String> {
@@ -63,32 +63,32 @@ fn requests(simulator: &Simulator) -> Vec<String> {
 #[test]
 fn a_result_a_late_state_does_not_know_is_given_again_and_not_asked_for() {
     for late in [LATE.to_owned(), format!("{LATE}, {LATE}")] {
-        for (name, said) in [("c1", ""), ("c2", "Well, ")] {
+        for (name, user_text) in [("c1", ""), ("c2", "Well, ")] {
             let first = Steps::new()
                 .text("Looking. ")
                 .then(look("c1", "found 41"))
                 .then(&late)
-                .text(said)
+                .text(user_text)
                 .then(READ)
                 .then(BROKEN)
                 .build();
             let second = Steps::new()
                 .expect_state("last checkpoint")
                 .then(look(name, "found 41").replace(r#"q = "c2""#, r#"q = "c1""#))
-                .text(format!("{said}it is 41."))
+                .text(format!("{user_text}it is 41."))
                 .then(END)
                 .build();
             let simulator = script(&[&first, &second]);
-            let mut talk = guest(&simulator, &[]);
-            let taken = talk.prompt("go");
-            let call = called(&taken);
-            result(&mut talk, &call, "found 41");
-            let taken = talk.turn();
+            let mut session = guest(&simulator, &[]);
+            let outcome = session.prompt("go");
+            let call = called(&outcome);
+            result(&mut session, &call, "found 41");
+            let outcome = session.turn();
             assert_eq!(
-                (taken.text, taken.stop.as_str()),
-                (format!("{said}it is 41."), "stop"),
+                (outcome.text, outcome.stop.as_str()),
+                (format!("{user_text}it is 41."), "stop"),
                 "{name}: {}",
-                taken.error
+                outcome.error
             );
             simulator
                 .recorded()
@@ -107,29 +107,32 @@ fn a_late_state_on_disk_is_sent_everything_it_lacks() {
         .build();
     let second = Steps::new()
         .expect_state("last checkpoint")
-        .then(TOLD)
+        .then(USER_MESSAGE)
         .text("83.")
         .then(END)
         .build();
     let simulator = script(&[&first, &second]);
     let state = tempfile::tempdir().unwrap();
     let env = [("PI_CURSOR_STATE_DIR", state.path().to_str().unwrap())];
-    let mut talk = guest(&simulator, &env);
-    let taken = talk.prompt("go");
-    let call = called(&taken);
-    result(&mut talk, &call, "found 41");
-    let taken = talk.turn();
-    let call = called(&taken);
-    talk.host.kill();
+    let mut session = guest(&simulator, &env);
+    let outcome = session.prompt("go");
+    let call = called(&outcome);
+    result(&mut session, &call, "found 41");
+    let outcome = session.turn();
+    let call = called(&outcome);
+    session.host.kill();
     let env = [&[("PI_CURSOR_HTTP", "2")], &env[..]].concat();
-    let mut talk = talk.moved_to(&simulator, &env);
-    result(&mut talk, &call, "found 42");
-    let taken = talk.turn();
-    assert_eq!((taken.text.as_str(), taken.stop.as_str()), ("83.", "stop"));
-    let told = &requests(&simulator)[1];
+    let mut session = session.moved_to(&simulator, &env);
+    result(&mut session, &call, "found 42");
+    let outcome = session.turn();
+    assert_eq!(
+        (outcome.text.as_str(), outcome.stop.as_str()),
+        ("83.", "stop")
+    );
+    let reply = &requests(&simulator)[1];
     assert!(
-        told.contains("found 41") && told.contains("found 42"),
-        "{told}"
+        reply.contains("found 41") && reply.contains("found 42"),
+        "{reply}"
     );
 }
 
@@ -148,15 +151,15 @@ fn a_call_by_the_same_name_is_answered_from_the_record() {
         .then(END)
         .build();
     let simulator = script(&[&first, &second]);
-    let mut talk = guest(&simulator, &[]);
-    let taken = talk.prompt("go");
-    let call = called(&taken);
-    result(&mut talk, &call, "found 41");
-    let taken = talk.turn();
+    let mut session = guest(&simulator, &[]);
+    let outcome = session.prompt("go");
+    let call = called(&outcome);
+    result(&mut session, &call, "found 41");
+    let outcome = session.turn();
     assert_eq!(
-        (taken.text.as_str(), taken.stop.as_str()),
+        (outcome.text.as_str(), outcome.stop.as_str()),
         ("I see. It is 41.", "stop"),
-        "{taken:?}"
+        "{outcome:?}"
     );
     simulator
         .recorded()
@@ -171,20 +174,23 @@ fn a_result_that_is_not_requested_again_is_sent_in_the_next_turn() {
     let first = format!(r#"{}, {waits}, {READ}, {BROKEN}"#, look("c1", "found 41"));
     let second = Steps::new().text("Well.").then(END).build();
     let simulator = script(&[&first, &second]);
-    let mut talk = guest(&simulator, &[]);
-    let taken = talk.prompt("go");
-    let call = called(&taken);
-    result(&mut talk, &call, "found 41");
-    assert_eq!(talk.turn().text, "Well.");
+    let mut session = guest(&simulator, &[]);
+    let outcome = session.prompt("go");
+    let call = called(&outcome);
+    result(&mut session, &call, "found 41");
+    assert_eq!(session.turn().text, "Well.");
     // In a new conversation, which plays the scenario from its start.
-    called(&talk.prompt("next"));
+    called(&session.prompt("next"));
     let recording = simulator.recorded();
     let requests = recording.client("runRequest");
     let runs: Vec<&Json> = (requests.iter().map(|sent| &sent["runRequest"])).collect();
     assert!(runs[1]["action"]["resumeAction"].is_object(), "{}", runs[1]);
     assert_ne!(runs[1]["conversationId"], runs[2]["conversationId"]);
-    let told = &runs[2]["conversationState"]["rootPromptMessagesJson"];
-    assert!(told.as_array().is_some_and(|told| told.len() > 1), "{told}");
+    let reply = &runs[2]["conversationState"]["rootPromptMessagesJson"];
+    assert!(
+        reply.as_array().is_some_and(|reply| reply.len() > 1),
+        "{reply}"
+    );
 }
 
 #[tokio::test]
@@ -204,6 +210,6 @@ async fn text_a_late_state_lacks_is_shown_once() {
         .build();
     let simulator = script(&[&first, &again]);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
-    let told = ours.prompt("go").await;
-    told.finished("One and two and three and four and five");
+    let reply = ours.prompt("go").await;
+    reply.finished("One and two and three and four and five");
 }

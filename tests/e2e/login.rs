@@ -30,15 +30,15 @@ fn scenario() -> tempfile::NamedTempFile {
 fn a_login_gives_a_key_that_turns_use() {
     let simulator = Simulator::with(Transport::Http1, scenario().path());
     let state = tempfile::tempdir().unwrap();
-    let mut talk = RpcSession::new(&simulator, "s", &keyless(state.path()));
+    let mut session = RpcSession::new(&simulator, "s", &keyless(state.path()));
 
-    let before = talk.host.call("account/status", json!({}));
+    let before = session.host.call("account/status", json!({}));
     let problem = before["result"]["problem"].as_str().unwrap();
     assert!(problem.starts_with("no Cursor API key"), "{before}");
     assert_eq!(before["result"].get("keySource"), None);
-    assert_eq!(talk.prompt("hello").stop, "error");
+    assert_eq!(session.prompt("hello").stop, "error");
 
-    let begun = talk.host.call("login/start", json!({}))["result"].clone();
+    let begun = session.host.call("login/start", json!({}))["result"].clone();
     let page = begun["url"].as_str().unwrap();
     assert!(
         page.starts_with("https://cursor.com/loginDeepControl?challenge="),
@@ -46,9 +46,9 @@ fn a_login_gives_a_key_that_turns_use() {
     );
     let id = begun["loginId"].as_str().unwrap();
     assert!(page.contains(&format!("&uuid={id}&mode=login")), "{page}");
-    let unknown = talk.host.call("login/wait", json!({"loginId": "x"}));
+    let unknown = session.host.call("login/wait", json!({"loginId": "x"}));
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
-    let done = talk.host.call("login/wait", json!({"loginId": id}));
+    let done = session.host.call("login/wait", json!({"loginId": id}));
     assert_eq!(done["result"]["email"], "person@example.invalid", "{done}");
 
     let file = state.path().join("login.json");
@@ -59,17 +59,20 @@ fn a_login_gives_a_key_that_turns_use() {
     let key = kept["apiKey"].as_str().unwrap();
     assert!(!done.to_string().contains(key), "the key stays with us");
 
-    let after = talk.host.call("account/status", json!({}))["result"].clone();
+    let after = session.host.call("account/status", json!({}))["result"].clone();
     assert_eq!(after["keySource"], "login");
     assert_eq!(after["email"], "person@example.invalid");
     assert_eq!(after["plan"]["percentUsed"], 12.5);
     assert_eq!(after.get("problem"), None);
-    let given = talk
+    let given = session
         .host
         .call("account/status", json!({"apiKey": "invalid"}));
     assert_eq!(given["result"]["keySource"], "host", "{given}");
-    let taken = talk.prompt("hello again");
-    assert_eq!((taken.stop.as_str(), taken.error.as_str()), ("stop", ""));
+    let outcome = session.prompt("hello again");
+    assert_eq!(
+        (outcome.stop.as_str(), outcome.error.as_str()),
+        ("stop", "")
+    );
 
     let recording = simulator.recorded();
     let made = recording.requests("/aiserver.v1.DashboardService/CreateUserApiKey");
@@ -93,15 +96,15 @@ fn the_command_signs_in_and_out() {
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    assert_eq!(run(&["logout"]), "Nobody was signed in.\n");
-    let told = run(&["login"]);
+    assert_eq!(run(&["logout"]), "No account was signed in.\n");
+    let printed = run(&["login"]);
     assert!(
-        told.contains(&format!("{}/loginDeepControl?", simulator.url)),
-        "{told}"
+        printed.contains(&format!("{}/loginDeepControl?", simulator.url)),
+        "{printed}"
     );
     assert!(
-        told.contains("Signed in: person@example.invalid."),
-        "{told}"
+        printed.contains("Signed in: person@example.invalid."),
+        "{printed}"
     );
     let listed: Json = serde_json::from_str(&run(&["models", "--json"])).unwrap();
     assert_eq!(listed["source"], "live");

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use agent::conversation::store::Store;
 use agent::turn::Stop;
-use cursor_sim::Recording;
+use cursor_sim::RecordingHandle;
 
 use test_support::in_process::{
     CancelAfter, END, InProcessSession, opened, played, sent, simulating,
 };
-use test_support::rpc_session::ToolCall;
+use test_support::rpc_session::OfferedCall;
 use test_support::scenario::Steps;
 
 /// Returns the contents of all files below a folder, sorted.
@@ -18,9 +18,10 @@ fn contents(folder: &std::path::Path) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => all.extend(contents(&path)),
-            false => all.push(std::fs::read(&path).unwrap()),
+        if path.is_dir() {
+            all.extend(contents(&path))
+        } else {
+            all.push(std::fs::read(&path).unwrap())
         }
     }
     all.sort();
@@ -31,16 +32,16 @@ fn contents(folder: &std::path::Path) -> Vec<Vec<u8>> {
 /// its script.
 async fn goes_on(
     guest: &mut InProcessSession,
-    call: &ToolCall,
+    call: &OfferedCall,
     result: &str,
     words: &str,
-    recording: &Recording,
+    recording: &RecordingHandle,
 ) {
     tokio::time::resume();
     guest.result(call, result);
-    let taken = guest.turn(CancelAfter::Endless).await;
+    let outcome = guest.turn(CancelAfter::Endless).await;
     assert_eq!(
-        (taken.stop, taken.calls.len(), taken.text.as_str()),
+        (outcome.stop, outcome.calls.len(), outcome.text.as_str()),
         (Stop::Finished, 0, words)
     );
     played(recording).await;
@@ -61,9 +62,9 @@ async fn a_tool_may_take_half_an_hour() {
     let folder = tempfile::tempdir().unwrap();
     let store = (Store::at(folder.path()), "s".to_owned());
     let mut guest = InProcessSession::new(&backend, Some(store));
-    let taken = guest.prompt("go").await;
+    let outcome = guest.prompt("go").await;
     assert_eq!(
-        (taken.stop, taken.calls.len(), taken.text.as_str()),
+        (outcome.stop, outcome.calls.len(), outcome.text.as_str()),
         (Stop::ToolUse, 1, "Looking. ")
     );
     let recording = sim.recording();
@@ -80,7 +81,14 @@ async fn a_tool_may_take_half_an_hour() {
         contents(folder.path()),
         "the checkpoint is on the disk"
     );
-    goes_on(&mut guest, &taken.calls[0], "42", "It says 42.", &recording).await;
+    goes_on(
+        &mut guest,
+        &outcome.calls[0],
+        "42",
+        "It says 42.",
+        &recording,
+    )
+    .await;
     assert_eq!(sent(&recording, "runRequest"), 1, "the same run");
 }
 
@@ -94,8 +102,8 @@ async fn a_call_has_a_deadline() {
     let (sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.call_deadline = Duration::from_secs(60);
-    let taken = guest.prompt("go").await;
-    assert_eq!(taken.stop, Stop::ToolUse);
+    let outcome = guest.prompt("go").await;
+    assert_eq!(outcome.stop, Stop::ToolUse);
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(55)).await;
     let recording = sim.recording();
@@ -103,7 +111,7 @@ async fn a_call_has_a_deadline() {
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 1);
     // The host is late; text the run sent meanwhile is shown all the same.
-    let call = &taken.calls[0];
+    let call = &outcome.calls[0];
     goes_on(&mut guest, call, "at last", "No answer.", &recording).await;
 }
 
@@ -127,8 +135,8 @@ async fn a_run_does_not_wait_for_ever() {
     let (sim, backend) = simulating(&[first, second]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.park = Duration::from_secs(60);
-    let taken = guest.prompt("go").await;
-    assert_eq!(taken.stop, Stop::ToolUse);
+    let outcome = guest.prompt("go").await;
+    assert_eq!(outcome.stop, Stop::ToolUse);
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(55)).await;
     let recording = sim.recording();
@@ -137,7 +145,7 @@ async fn a_run_does_not_wait_for_ever() {
     assert_eq!(sent(&recording, "conversationAction.cancelAction"), 1);
     assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 1);
     // The late result continues the conversation in a new run.
-    let call = &taken.calls[0];
+    let call = &outcome.calls[0];
     goes_on(&mut guest, call, "at last", "Still here.", &recording).await;
 }
 
@@ -145,10 +153,10 @@ async fn a_run_does_not_wait_for_ever() {
 /// next run.
 #[tokio::test]
 async fn a_message_is_not_lost_with_a_run_that_waited_too_long() {
-    let told = r#"{ expect_client = { conversationAction = { injectContextAction = {} } }, capture = { I = "/conversationAction/injectContextAction/injectionId" } }"#;
+    let injected = r#"{ expect_client = { conversationAction = { injectContextAction = {} } }, capture = { I = "/conversationAction/injectContextAction/injectionId" } }"#;
     let first = Steps::new()
         .text("Hm. ")
-        .then(told)
+        .then(injected)
         .checkpoint()
         .then(opened("slow", "a"))
         .step(json!({
@@ -159,7 +167,7 @@ async fn a_message_is_not_lost_with_a_run_that_waited_too_long() {
         .build();
     let second = Steps::new()
         .text("Well. ")
-        .then(told)
+        .then(injected)
         .then(DELIVERED)
         .text("Heard.")
         .then(END)
@@ -168,11 +176,11 @@ async fn a_message_is_not_lost_with_a_run_that_waited_too_long() {
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.park = Duration::from_secs(60);
     guest.interjection = Some("hurry".into());
-    let taken = guest.prompt("go").await;
-    assert_eq!(taken.stop, Stop::ToolUse);
+    let outcome = guest.prompt("go").await;
+    assert_eq!(outcome.stop, Stop::ToolUse);
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(70)).await;
-    let call = &taken.calls[0];
+    let call = &outcome.calls[0];
     goes_on(
         &mut guest,
         call,
@@ -207,8 +215,8 @@ async fn a_connection_lost_in_a_pause_costs_no_result() {
         .build();
     let (sim, backend) = simulating(&[first, second]).await;
     let mut guest = InProcessSession::new(&backend, None);
-    let taken = guest.prompt("go").await;
-    assert_eq!((taken.stop, taken.calls.len()), (Stop::ToolUse, 1));
+    let outcome = guest.prompt("go").await;
+    assert_eq!((outcome.stop, outcome.calls.len()), (Stop::ToolUse, 1));
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(120)).await;
     let recording = sim.recording();
@@ -217,13 +225,13 @@ async fn a_connection_lost_in_a_pause_costs_no_result() {
         1,
         "nothing is asked for twice"
     );
-    let call = &taken.calls[0];
+    let call = &outcome.calls[0];
     goes_on(&mut guest, call, "it says 42", "Went on.", &recording).await;
 }
 
 /// Injects a message before a tool call that takes longer than a message may stay unacknowledged.
 /// The server acknowledges it before (`before`) or after (`after`) the result.
-async fn heard_in_a_long_pause(before: &str, after: &str) {
+async fn stays_alive_in_a_long_pause(before: &str, after: &str) {
     let steps = Steps::new()
         .then(opened("look", "a"))
         .wait_for(&["a"])
@@ -247,14 +255,21 @@ async fn heard_in_a_long_pause(before: &str, after: &str) {
     for _ in 0..4 {
         let (sim, backend) = simulating(&[steps.clone(), second.clone()]).await;
         let mut guest = InProcessSession::new(&backend, None);
-        let taken = guest.prompt("go").await;
-        guest.result(&taken.calls[0], "42");
-        let taken = guest.prompt("hurry").await;
-        assert_eq!((taken.stop, taken.calls.len()), (Stop::ToolUse, 1));
+        let outcome = guest.prompt("go").await;
+        guest.result(&outcome.calls[0], "42");
+        let outcome = guest.prompt("hurry").await;
+        assert_eq!((outcome.stop, outcome.calls.len()), (Stop::ToolUse, 1));
         tokio::time::pause();
         tokio::time::sleep(Duration::from_secs(17)).await;
         let recording = sim.recording();
-        goes_on(&mut guest, &taken.calls[0], "done", "Went on.", &recording).await;
+        goes_on(
+            &mut guest,
+            &outcome.calls[0],
+            "done",
+            "Went on.",
+            &recording,
+        )
+        .await;
         assert_eq!(sent(&recording, "runRequest"), 1, "the same run");
         assert_eq!(sent(&recording, "conversationAction.cancelAction"), 0);
     }
@@ -271,10 +286,10 @@ async fn a_message_delivered_while_the_host_works_costs_no_run() {
         .then(QUEUED)
         .then(DELIVERED)
         .build();
-    heard_in_a_long_pause(&reports, "").await;
+    stays_alive_in_a_long_pause(&reports, "").await;
 }
 
 #[tokio::test]
 async fn a_message_does_not_time_out_while_the_host_works() {
-    heard_in_a_long_pause("", DELIVERED).await;
+    stays_alive_in_a_long_pause("", DELIVERED).await;
 }

@@ -9,8 +9,8 @@ use serde_json::{Value as Json, json};
 
 use test_support::binary;
 use test_support::debug_log::logged;
-use test_support::in_process::{END, opened, said};
-use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome, tool};
+use test_support::in_process::{END, opened, user_text};
+use test_support::rpc_session::{OfferedCall, RpcSession, TurnOutcome, tool};
 use test_support::scenario::{Steps, script};
 use test_support::simulator::{Simulator, Transport};
 
@@ -27,29 +27,30 @@ fn waiting(server: &str, steps: &str) -> Simulator {
 }
 
 /// Runs the turns of several sessions on one sidecar concurrently.
-fn all_at_once(talk: &mut RpcSession, turns: &[(String, Vec<Json>)]) -> Vec<TurnOutcome> {
-    let mut taken: Vec<TurnOutcome> = turns.iter().map(|_| TurnOutcome::default()).collect();
-    for (at, (session, messages)) in turns.iter().enumerate() {
-        talk.session.clone_from(session);
-        talk.messages.clone_from(messages);
-        let mut params = talk.params();
+fn all_at_once(session: &mut RpcSession, turns: &[(String, Vec<Json>)]) -> Vec<TurnOutcome> {
+    let mut outcome: Vec<TurnOutcome> = turns.iter().map(|_| TurnOutcome::default()).collect();
+    for (at, (name, messages)) in turns.iter().enumerate() {
+        session.id.clone_from(name);
+        session.messages.clone_from(messages);
+        let mut params = session.params();
         params["turnId"] = json!(format!("{}-{at}", params["turnId"].as_str().unwrap()));
-        talk.host
+        session
+            .host
             .send(&json!({"jsonrpc": "2.0", "id": at, "method": "turn/start", "params": params}));
     }
     let mut left = turns.len();
     while left > 0 {
-        let message = talk.host.receive();
+        let message = session.host.receive();
         if let Some(at) = message["id"].as_u64() {
-            let taken = &mut taken[at as usize];
-            taken.stop = message["result"]["stopReason"].as_str().unwrap().into();
+            let outcome = &mut outcome[at as usize];
+            outcome.stop = message["result"]["stopReason"].as_str().unwrap().into();
             left -= 1;
         } else if let Some(turn) = message["params"]["turnId"].as_str() {
             let at: usize = turn.rsplit('-').next().unwrap().parse().unwrap();
-            taken[at].receive(&message);
+            outcome[at].receive(&message);
         }
     }
-    taken
+    outcome
 }
 
 fn sessions(count: usize) -> Vec<(String, Vec<Json>)> {
@@ -60,7 +61,7 @@ fn sessions(count: usize) -> Vec<(String, Vec<Json>)> {
 }
 
 /// Adds a call's result.
-fn answered(turn: &mut (String, Vec<Json>), call: &ToolCall) {
+fn answered(turn: &mut (String, Vec<Json>), call: &OfferedCall) {
     let asked =
         json!({"type": "toolCall", "id": call.id, "name": call.name, "arguments": call.arguments});
     turn.1.push(
@@ -84,22 +85,22 @@ fn streams_beyond_what_a_connection_takes_open_another() {
             .then(END)
             .build(),
     );
-    let mut talk = RpcSession::new(&simulator, "", &[]);
-    talk.tools = vec![tool("look")];
+    let mut session = RpcSession::new(&simulator, "", &[]);
+    session.tools = vec![tool("look")];
     let mut turns = sessions(7);
     // The third run arrives when the server's limit is known; the last four arrive at once when
     // every connection is full.
     let mut paused = Vec::new();
     for wave in [&turns[..1], &turns[1..2], &turns[2..3], &turns[3..]] {
-        paused.extend(all_at_once(&mut talk, wave));
+        paused.extend(all_at_once(&mut session, wave));
     }
-    for (turn, taken) in turns.iter_mut().zip(&paused) {
-        assert_eq!((taken.stop.as_str(), taken.calls.len()), ("toolUse", 1));
-        answered(turn, &taken.calls[0]);
+    for (turn, outcome) in turns.iter_mut().zip(&paused) {
+        assert_eq!((outcome.stop.as_str(), outcome.calls.len()), ("toolUse", 1));
+        answered(turn, &outcome.calls[0]);
     }
     let recording = simulator.recorded();
     let runs = recording.requests("/agent.v1.AgentService/Run");
-    assert_eq!(runs.len(), 7, "nobody was heard twice");
+    assert_eq!(runs.len(), 7, "no message was delivered twice");
     let headers = &runs[2]["headers"];
     let ids = ["x-request-id", "x-original-request-id"].map(|name| &headers[name]);
     assert_eq!(ids[0], ids[1], "moved on at the first attempt");
@@ -108,9 +109,9 @@ fn streams_beyond_what_a_connection_takes_open_another() {
         .map(|run| run["connection"].as_u64().unwrap())
         .collect();
     assert!(connections.len() >= 4, "{connections:?}");
-    for taken in all_at_once(&mut talk, &turns) {
+    for outcome in all_at_once(&mut session, &turns) {
         assert_eq!(
-            (taken.stop.as_str(), taken.text.as_str()),
+            (outcome.stop.as_str(), outcome.text.as_str()),
             ("stop", "It is 42.")
         );
     }
@@ -135,23 +136,23 @@ fn the_longest_waiting_run_is_evicted_and_its_turn_recovered() {
         ("PI_CURSOR_PROVIDER_DEBUG", "1"),
         ("PI_CURSOR_MAX_PARKED_RUNS", "2"),
     ];
-    let mut talk = RpcSession::new(&simulator, "", &env);
-    talk.tools = vec![tool("look")];
+    let mut session = RpcSession::new(&simulator, "", &env);
+    session.tools = vec![tool("look")];
     let mut turns = sessions(3);
     for turn in &mut turns {
-        let paused = all_at_once(&mut talk, std::slice::from_ref(turn));
+        let paused = all_at_once(&mut session, std::slice::from_ref(turn));
         answered(turn, &paused[0].calls[0]);
     }
-    let report = talk.host.call("diagnostics/report", json!({}));
+    let report = session.host.call("diagnostics/report", json!({}));
     let counters = &report["result"]["counters"];
     assert_eq!(counters["cursor_provider.parked_run_evicted"], 1);
     for (turn, words) in turns
         .iter()
         .zip(["It is 42.", "Still here.", "Still here."])
     {
-        let taken = all_at_once(&mut talk, std::slice::from_ref(turn));
+        let outcome = all_at_once(&mut session, std::slice::from_ref(turn));
         assert_eq!(
-            (taken[0].stop.as_str(), taken[0].text.as_str()),
+            (outcome[0].stop.as_str(), outcome[0].text.as_str()),
             ("stop", words)
         );
     }
@@ -162,10 +163,10 @@ fn the_longest_waiting_run_is_evicted_and_its_turn_recovered() {
     let requests = recording.client("runRequest");
     let id = |n: usize| &requests[n]["runRequest"]["conversationId"];
     assert_eq!((requests.len(), id(0)), (4, id(3)), "the same conversation");
-    assert!(said(&requests[3]["runRequest"]).contains("Result:\n42\n"));
-    talk.host.exits();
-    let told = logged(folder.path(), "bridge.evicted");
-    assert_eq!((told.len(), &told[0]["most"]), (1, &json!(2)));
+    assert!(user_text(&requests[3]["runRequest"]).contains("Result:\n42\n"));
+    session.host.exits();
+    let events = logged(folder.path(), "bridge.evicted");
+    assert_eq!((events.len(), &events[0]["most"]), (1, &json!(2)));
 }
 
 /// A turn does not wait until the run it evicts has ended.
@@ -173,11 +174,11 @@ fn the_longest_waiting_run_is_evicted_and_its_turn_recovered() {
 fn a_turn_does_not_wait_for_the_run_it_displaces() {
     let simulator = waiting("", "{ stall = true }");
     let env = [("PI_CURSOR_MAX_PARKED_RUNS", "1")];
-    let mut talk = RpcSession::new(&simulator, "", &env);
-    talk.tools = vec![tool("look")];
+    let mut session = RpcSession::new(&simulator, "", &env);
+    session.tools = vec![tool("look")];
     for turn in sessions(2) {
-        let taken = all_at_once(&mut talk, &[turn]);
-        assert_eq!(taken[0].stop, "toolUse");
+        let outcome = all_at_once(&mut session, &[turn]);
+        assert_eq!(outcome[0].stop, "toolUse");
     }
     let recording = simulator.recorded();
     // No verdict yet: the evicted run still has seconds to send its last checkpoint.
@@ -201,36 +202,36 @@ fn turns_of_a_session_are_taken_one_after_the_other() {
         .then(END)
         .build();
     let simulator = script(&[&first, &second]);
-    let mut talk = RpcSession::new(&simulator, "", &[]);
-    talk.session = "s".into();
-    talk.user("one");
-    let one = talk.begin();
-    let mut taken = TurnOutcome::default();
-    while taken.text.is_empty() {
-        taken.receive(&talk.host.receive());
+    let mut session = RpcSession::new(&simulator, "", &[]);
+    session.id = "s".into();
+    session.user("one");
+    let one = session.begin();
+    let mut outcome = TurnOutcome::default();
+    while outcome.text.is_empty() {
+        outcome.receive(&session.host.receive());
     }
-    talk.user("two");
-    let two = talk.begin();
+    session.user("two");
+    let two = session.begin();
     // The report is answered at once and after `turn/start`, so the second turn is waiting by now.
     let report =
         json!({"jsonrpc": "2.0", "id": "report", "method": "diagnostics/report", "params": {}});
-    talk.host.send(&report);
-    while talk.host.receive()["id"] != "report" {}
+    session.host.send(&report);
+    while session.host.receive()["id"] != "report" {}
     std::fs::write(&taken_in, "").unwrap();
     let mut answered = Vec::new();
     while answered.len() < 2 {
-        let message = talk.host.receive();
-        taken.receive(&message);
+        let message = session.host.receive();
+        outcome.receive(&message);
         answered.extend(message["id"].as_str().map(str::to_owned));
     }
     assert_eq!(
-        (answered, taken.text.as_str()),
+        (answered, outcome.text.as_str()),
         (vec![one, two], "One.Two.")
     );
     let recording = simulator.recorded();
     recording.assert_played(&["completed", "completed"]);
     let requests = recording.client("runRequest");
-    assert_eq!(said(&requests[1]["runRequest"]), "two");
+    assert_eq!(user_text(&requests[1]["runRequest"]), "two");
 }
 
 /// Every parked run uses file descriptors, so the sidecar raises the soft limit of its shell.

@@ -19,24 +19,24 @@ use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{Simulator, Transport};
 
 /// A run that stays open because the host has not answered its first call.
-pub struct Desk {
+pub struct OpenRun {
     pub simulator: Simulator,
-    pub talk: RpcSession,
+    pub session: RpcSession,
     turn: String,
     /// The call that keeps the run open.
     first: Json,
-    pub at: Place,
+    pub at: McpAddress,
     /// The number of runs so far, including this one.
     runs: usize,
 }
 
 #[derive(Clone)]
-pub struct Place {
+pub struct McpAddress {
     pub url: String,
     pub token: String,
 }
 
-impl Desk {
+impl OpenRun {
     pub fn open() -> Self {
         Self::with(&[])
     }
@@ -49,22 +49,22 @@ impl Desk {
             .then(END)
             .build();
         let simulator = playing(Transport::H2c, &steps);
-        let mut talk = RpcSession::new(&simulator, "s", &[]);
+        let mut session = RpcSession::new(&simulator, "s", &[]);
         let mut all = vec![
             ("CURSOR_BACKEND_URL", simulator.url.as_str()),
             ("CURSOR_API_KEY", "crsr_test"),
         ];
         all.extend_from_slice(env);
-        talk.host = SidecarProcess::start(&all);
+        session.host = SidecarProcess::start(&all);
         let params = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "test"},
                             "capabilities": {"tools": "inline"}});
-        talk.host.call("initialize", params);
-        talk.tools = vec![tool("look"), tool("read")];
-        assert_eq!(endpoint(&mut talk), Json::Null, "there is no run");
-        let (turn, first, at) = begin(&mut talk);
+        session.host.call("initialize", params);
+        session.tools = vec![tool("look"), tool("read")];
+        assert_eq!(endpoint(&mut session), Json::Null, "there is no run");
+        let (turn, first, at) = begin(&mut session);
         Self {
             simulator,
-            talk,
+            session,
             turn,
             first,
             at,
@@ -74,7 +74,7 @@ impl Desk {
 
     /// Starts another run of the same session, after [`Self::finish`].
     pub fn again(&mut self) {
-        (self.turn, self.first, self.at) = begin(&mut self.talk);
+        (self.turn, self.first, self.at) = begin(&mut self.session);
         self.runs += 1;
     }
 
@@ -82,14 +82,14 @@ impl Desk {
         let content = json!({"content": [{"type": "text", "text": text}],
                              "structuredContent": {"said": text}});
         let answer = json!({"jsonrpc": "2.0", "id": call["id"], "result": content});
-        self.talk.host.send(&answer);
+        self.session.host.send(&answer);
     }
 
     /// Executes calls by echoing their `q`, up to the one whose `q` is `last`; returns their
     /// number.
     pub fn work(&mut self) -> usize {
         for done in 1.. {
-            let call = self.talk.host.receive();
+            let call = self.session.host.receive();
             assert_eq!(call["method"], "tool/call", "{call}");
             assert_eq!(call["params"]["name"], "look");
             let q = call["params"]["arguments"]["q"]
@@ -108,14 +108,14 @@ impl Desk {
     pub fn finish(&mut self) {
         let first = self.first.clone();
         self.answer(&first, "42");
-        let taken = self.talk.finish(&self.turn.clone());
+        let outcome = self.session.finish(&self.turn.clone());
         assert_eq!(
-            (taken.stop.as_str(), taken.text.as_str()),
+            (outcome.stop.as_str(), outcome.text.as_str()),
             ("stop", "Done.")
         );
         let played = vec!["completed"; self.runs];
         self.simulator.recorded().assert_played(&played);
-        assert_eq!(endpoint(&mut self.talk), Json::Null, "the run is over");
+        assert_eq!(endpoint(&mut self.session), Json::Null, "the run is over");
     }
 
     /// Sends a plain request and returns the status of the response.
@@ -125,30 +125,32 @@ impl Desk {
 }
 
 /// Starts a run, waits for its call, and returns the turn, the call and the endpoint.
-fn begin(talk: &mut RpcSession) -> (String, Json, Place) {
-    talk.user("go");
-    let turn = talk.begin();
+fn begin(session: &mut RpcSession) -> (String, Json, McpAddress) {
+    session.user("go");
+    let turn = session.begin();
     let first = loop {
-        let message = talk.host.receive();
+        let message = session.host.receive();
         if message["method"] == "tool/call" {
             break message;
         }
     };
-    let told = endpoint(talk);
+    let address = endpoint(session);
     assert_eq!(
-        told["tools"],
+        address["tools"],
         json!([{"name": "pi__look", "hostName": "look"}])
     );
-    assert_eq!(endpoint(talk), told, "the same each time");
-    let at = Place {
-        url: told["url"].as_str().unwrap().into(),
-        token: told["token"].as_str().unwrap().into(),
+    assert_eq!(endpoint(session), address, "the same each time");
+    let at = McpAddress {
+        url: address["url"].as_str().unwrap().into(),
+        token: address["token"].as_str().unwrap().into(),
     };
     (turn, first, at)
 }
 
-pub fn endpoint(talk: &mut RpcSession) -> Json {
-    let answer = talk.host.call("bridge/endpoint", json!({"sessionId": "s"}));
+pub fn endpoint(session: &mut RpcSession) -> Json {
+    let answer = session
+        .host
+        .call("bridge/endpoint", json!({"sessionId": "s"}));
     assert!(answer.get("error").is_none(), "{answer}");
     answer["result"]["endpoint"].clone()
 }
@@ -179,7 +181,7 @@ pub fn knock(url: &str, heads: &[(&str, &str)], body: &str) -> u16 {
     std::str::from_utf8(&line[9..]).unwrap().parse().unwrap()
 }
 
-async fn client(at: &Place) -> RunningService<RoleClient, ()> {
+async fn client(at: &McpAddress) -> RunningService<RoleClient, ()> {
     let mut config =
         StreamableHttpClientTransportConfig::with_uri(at.url.clone()).auth_header(at.token.clone());
     config.max_concurrent_requests = 512;
@@ -207,7 +209,7 @@ pub fn beside<Given: Send + 'static>(
 }
 
 /// Runs the MCP inspector's command line with these arguments.
-fn inspector(at: &Place, arguments: &[&str]) -> Json {
+fn inspector(at: &McpAddress, arguments: &[&str]) -> Json {
     let output = std::process::Command::new(root().join("tests/official/node_modules/.bin/node"))
         .arg(root().join("tests/inspector/node_modules/.bin/mcp-inspector"))
         .args(["--cli", &at.url, "--transport", "http"])
@@ -221,24 +223,24 @@ fn inspector(at: &Place, arguments: &[&str]) -> Json {
 
 #[test]
 fn the_inspector_lists_and_calls() {
-    let mut desk = Desk::open();
-    let listed = inspector(&desk.at, &["--method", "tools/list"]);
+    let mut run = OpenRun::open();
+    let listed = inspector(&run.at, &["--method", "tools/list"]);
     assert_eq!(listed["tools"][0]["name"], "pi__look");
-    let at = desk.at.clone();
+    let at = run.at.clone();
     let called = std::thread::spawn(move || {
         let call = ["--tool-name", "pi__look", "--tool-arg", "q=last"];
         inspector(&at, &[&["--method", "tools/call"][..], &call].concat())
     });
-    assert_eq!(desk.work(), 1);
+    assert_eq!(run.work(), 1);
     let content = json!([{"type": "text", "text": "saw last"}]);
     assert_eq!(called.join().unwrap()["content"], content);
-    desk.finish();
+    run.finish();
 }
 
 #[test]
 fn the_rust_client_lists_and_calls() {
-    let mut desk = Desk::open();
-    let at = desk.at.clone();
+    let mut run = OpenRun::open();
+    let at = run.at.clone();
     let outside = beside(async move {
         let client = client(&at).await;
         let tools = client.list_all_tools().await.unwrap();
@@ -252,7 +254,7 @@ fn the_rust_client_lists_and_calls() {
             serde_json::to_value(result).unwrap(),
         )
     });
-    assert_eq!(desk.work(), 1);
+    assert_eq!(run.work(), 1);
     let (tools, unknown, result) = outside.join().unwrap();
     assert_eq!(tools.as_array().unwrap().len(), 1, "{tools}");
     assert_eq!(tools[0]["name"], "pi__look");
@@ -263,49 +265,49 @@ fn the_rust_client_lists_and_calls() {
     assert_eq!(unknown["isError"], true, "{unknown}");
     assert_eq!(result["content"][0]["text"], "saw last", "{result}");
     assert_eq!(result["structuredContent"]["said"], "saw last", "{result}");
-    desk.finish();
+    run.finish();
 }
 
 #[test]
 fn the_official_client_lists_and_calls() {
-    let mut desk = Desk::open();
+    let mut run = OpenRun::open();
     let named = |q: &str| json!({"name": "pi__look", "arguments": {"q": q}});
     let mut asked: Vec<Json> = (0..20).map(|n| named(&n.to_string())).collect();
     asked.push(json!({"name": "nobody"}));
     asked.push(named("last"));
-    let spec = json!({"url": desk.at.url, "token": desk.at.token, "calls": asked});
+    let spec = json!({"url": run.at.url, "token": run.at.token, "calls": asked});
     let simulator = Simulator::responder(Transport::Http1);
     let outside =
         std::thread::spawn(move || OfficialClient::new().run("mcp-client.mjs", &simulator, &spec));
     // They were sent concurrently, so the last need not arrive last.
     let mut done = 0;
     while done < 21 {
-        let call = desk.talk.host.receive();
+        let call = run.session.host.receive();
         let q = call["params"]["arguments"]["q"]
             .as_str()
             .unwrap()
             .to_owned();
-        desk.answer(&call, &format!("saw {q}"));
+        run.answer(&call, &format!("saw {q}"));
         done += 1;
     }
     let report = outside.join().unwrap();
     assert_eq!(report["server"]["name"], "cursor-sidecar", "{report}");
     assert_eq!(report["tools"][0]["name"], "pi__look", "{report}");
     for n in 0..20 {
-        let said = &report["results"][n]["content"][0]["text"];
-        assert_eq!(*said, format!("saw {n}"), "{report}");
+        let shown = &report["results"][n]["content"][0]["text"];
+        assert_eq!(*shown, format!("saw {n}"), "{report}");
     }
     assert_eq!(report["results"][20]["isError"], true, "{report}");
-    desk.finish();
+    run.finish();
 }
 
 #[test]
 fn the_official_sdk_uses_it_as_a_server_of_its_own() {
-    let mut desk = Desk::open();
+    let mut run = OpenRun::open();
     let steps = r#"{ exec = { mcpArgs = { name = "ours-pi__look", providerIdentifier = "ours", toolName = "pi__look", toolCallId = "c", args = { q = "last" } } }, expect = { mcpResult = { success = { content = [ { text = { text = "saw last" } } ] } } } }, { text = "Seen." }, { usage = { inputTokens = 1, outputTokens = 1, cacheReadTokens = 0, cacheWriteTokens = 0 } }, { checkpoint = "auto" }, { end = true }"#;
     let other = playing(Transport::Http1, steps);
-    let server = json!({"type": "http", "url": desk.at.url,
-                        "headers": {"Authorization": format!("Bearer {}", desk.at.token)}});
+    let server = json!({"type": "http", "url": run.at.url,
+                        "headers": {"Authorization": format!("Bearer {}", run.at.token)}});
     let spec = json!({"agent": {"mcpServers": {"ours": server}},
                       "sends": [{"text": "go"}], "deadlineMs": 50_000});
     let outside = std::thread::spawn(move || {
@@ -313,48 +315,45 @@ fn the_official_sdk_uses_it_as_a_server_of_its_own() {
         other.recorded().assert_played(&["completed"]);
         report
     });
-    assert_eq!(desk.work(), 1);
+    assert_eq!(run.work(), 1);
     assert_finished(only_send(&outside.join().unwrap()), "Seen.");
-    desk.finish();
+    run.finish();
 }
 
 #[test]
 fn strangers_are_turned_away() {
-    let mut desk = Desk::open();
-    let bearer = format!("Bearer {}", desk.at.token);
+    let mut run = OpenRun::open();
+    let bearer = format!("Bearer {}", run.at.token);
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
-    let port = desk.at.url.split(['/', ':']).nth(4).unwrap().to_owned();
+    let port = run.at.url.split(['/', ':']).nth(4).unwrap().to_owned();
     let auth = ("Authorization", bearer.as_str());
-    assert_eq!(desk.status(&[], list), 401);
-    assert_eq!(desk.status(&[("Authorization", "Bearer wrong")], list), 401);
-    assert_eq!(desk.status(&[auth, ("Host", "evil.com")], list), 403);
+    assert_eq!(run.status(&[], list), 401);
+    assert_eq!(run.status(&[("Authorization", "Bearer wrong")], list), 401);
+    assert_eq!(run.status(&[auth, ("Host", "evil.com")], list), 403);
     let rebound = format!("evil.com:{port}");
-    assert_eq!(desk.status(&[auth, ("Host", &rebound)], list), 403);
+    assert_eq!(run.status(&[auth, ("Host", &rebound)], list), 403);
     assert_eq!(
-        desk.status(&[auth, ("Origin", "https://evil.com")], list),
+        run.status(&[auth, ("Origin", "https://evil.com")], list),
         403
     );
-    assert_eq!(desk.status(&[auth, ("Origin", "null")], list), 403);
-    assert_eq!(
-        desk.status(&[auth, ("Content-Length", "99999999")], ""),
-        413
-    );
+    assert_eq!(run.status(&[auth, ("Origin", "null")], list), 403);
+    assert_eq!(run.status(&[auth, ("Content-Length", "99999999")], ""), 413);
     let elsewhere = format!("http://127.0.0.1:{port}/mcp/6d9a7c50-0000-4000-8000-000000000000");
     assert_eq!(knock(&elsewhere, &[auth], list), 404);
     // Authorized, but without a session: this is rmcp's own response.
-    assert_eq!(desk.status(&[auth], list), 400);
-    desk.finish();
-    assert_eq!(desk.status(&[auth], list), 410);
+    assert_eq!(run.status(&[auth], list), 400);
+    run.finish();
+    assert_eq!(run.status(&[auth], list), 410);
 }
 
 #[test]
 fn a_caller_that_waits_when_the_run_ends_gets_an_error() {
-    let mut desk = Desk::open();
-    let at = desk.at.clone();
+    let mut run = OpenRun::open();
+    let at = run.at.clone();
     let outside = beside(async move { client(&at).await.call_tool(look("x")).await });
-    let call = desk.talk.host.receive();
+    let call = run.session.host.receive();
     assert_eq!(call["params"]["arguments"]["q"], "x");
-    desk.finish();
+    run.finish();
     let error = outside.join().unwrap().unwrap_err();
     assert!(error.to_string().contains("has ended"), "{error}");
 }
@@ -368,28 +367,32 @@ fn a_parked_run_offers_the_calls_with_the_next_turn() {
         .then(END)
         .build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("look")];
-    let mut taken = talk.prompt("go");
-    let first = taken.calls[0].clone();
-    let told = endpoint(&mut talk);
-    let at = Place {
-        url: told["url"].as_str().unwrap().into(),
-        token: told["token"].as_str().unwrap().into(),
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("look")];
+    let mut outcome = session.prompt("go");
+    let first = outcome.calls[0].clone();
+    let address = endpoint(&mut session);
+    let at = McpAddress {
+        url: address["url"].as_str().unwrap().into(),
+        token: address["token"].as_str().unwrap().into(),
     };
     let outside = beside(async move { client(&at).await.call_tool(look("out")).await });
     // Calls without a result are offered again, together with new ones.
-    while taken.calls.len() < 2 {
-        taken = talk.turn();
-        assert_eq!(taken.stop, "toolUse", "{taken:?}");
+    while outcome.calls.len() < 2 {
+        outcome = session.turn();
+        assert_eq!(outcome.stop, "toolUse", "{outcome:?}");
     }
-    let other = taken.calls.iter().find(|call| call.id != first.id).unwrap();
+    let other = outcome
+        .calls
+        .iter()
+        .find(|call| call.id != first.id)
+        .unwrap();
     assert_eq!(other.arguments, json!({"q": "out"}));
-    talk.result(&first, json!("42"));
-    talk.result(other, json!("out there"));
-    let taken = talk.turn();
+    session.result(&first, json!("42"));
+    session.result(other, json!("out there"));
+    let outcome = session.turn();
     assert_eq!(
-        (taken.stop.as_str(), taken.text.as_str()),
+        (outcome.stop.as_str(), outcome.text.as_str()),
         ("stop", "Done.")
     );
     let result = serde_json::to_value(outside.join().unwrap().unwrap()).unwrap();
@@ -400,8 +403,8 @@ fn a_parked_run_offers_the_calls_with_the_next_turn() {
 /// A real client with its full overhead per call; `endpoint_crowd` has more concurrent calls.
 #[test]
 fn two_thousand_calls_of_one_client_are_all_answered() {
-    let mut desk = Desk::open();
-    let at = desk.at.clone();
+    let mut run = OpenRun::open();
+    let at = run.at.clone();
     let outside = beside(async move {
         let client = client(&at).await;
         let mut asked = tokio::task::JoinSet::new();
@@ -414,10 +417,10 @@ fn two_thousand_calls_of_one_client_are_all_answered() {
         }
         client.call_tool(look("last")).await.unwrap();
     });
-    assert_eq!(desk.work(), 2_001);
+    assert_eq!(run.work(), 2_001);
     outside.join().unwrap();
-    if let Some(kib) = desk.talk.host.peak_kib() {
+    if let Some(kib) = run.session.host.peak_kib() {
         assert!(kib < 400 * 1024, "{kib} KiB");
     }
-    desk.finish();
+    run.finish();
 }

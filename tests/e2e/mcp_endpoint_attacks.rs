@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use agent::turn::Stop;
-use agent_tools::bridge::endpoint::Server;
+use agent_tools::bridge::endpoint::McpEndpoint;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::mcp_endpoint::{Desk, Place, beside, knock};
+use crate::mcp_endpoint::{McpAddress, OpenRun, beside, knock};
 use crate::mcp_endpoint_sessions::Plain;
 use test_support::in_process::{CancelAfter, END, InProcessSession, opened, simulating};
 use test_support::rpc_session::tool;
@@ -25,7 +25,7 @@ fn call(n: u32, q: &str) -> Json {
 
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
 
-impl Place {
+impl McpAddress {
     /// Returns the authority and the path.
     fn parts(&self) -> (&str, &str) {
         let rest = self.url.strip_prefix("http://").unwrap();
@@ -48,22 +48,22 @@ impl Place {
     async fn exchange(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.parts().0).await.unwrap();
         stream.write_all(bytes).await.unwrap();
-        let mut heard = String::new();
-        stream.read_to_string(&mut heard).await.unwrap();
-        heard
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        response
     }
 }
 
 /// Asserts that the next call the host receives is a valid one: none of the attempts before it came
 /// through.
-fn nothing_came_through(desk: &mut Desk) {
-    let plain = Plain::new(&desk.at);
+fn nothing_came_through(run: &mut OpenRun) {
+    let plain = Plain::new(&run.at);
     let outside = beside(async move {
         let id = plain.session().await.unwrap();
         let answer = plain.post(Some(&id), call(1, "last")).await;
         answer.text().await.unwrap()
     });
-    assert_eq!(desk.work(), 1);
+    assert_eq!(run.work(), 1);
     assert!(outside.join().unwrap().contains("saw last"));
 }
 
@@ -71,10 +71,10 @@ fn nothing_came_through(desk: &mut Desk) {
 /// port, path and token.
 #[test]
 fn a_name_that_was_pointed_here_opens_nothing() {
-    let mut desk = Desk::open();
-    let bearer = format!("Bearer {}", desk.at.token);
+    let mut run = OpenRun::open();
+    let bearer = format!("Bearer {}", run.at.token);
     let auth = ("Authorization", bearer.as_str());
-    let (ours, path) = desk.at.parts();
+    let (ours, path) = run.at.parts();
     let (ours, path) = (ours.to_owned(), path.to_owned());
     let port = ours.split_once(':').unwrap().1.to_owned();
     let names = [
@@ -89,44 +89,44 @@ fn a_name_that_was_pointed_here_opens_nothing() {
         let origin = format!("http://{host}");
         for body in [HELLO, LIST] {
             let rebound = [auth, ("Host", host.as_str()), ("Origin", origin.as_str())];
-            assert_eq!(desk.status(&rebound, body), 403, "{name}");
-            assert_eq!(desk.status(&rebound[..2], body), 403, "{name}");
+            assert_eq!(run.status(&rebound, body), 403, "{name}");
+            assert_eq!(run.status(&rebound[..2], body), 403, "{name}");
         }
     }
     let origin = format!("http://evil.com:{port}");
-    assert_eq!(desk.status(&[auth, ("Origin", &origin)], HELLO), 403);
+    assert_eq!(run.status(&[auth, ("Origin", &origin)], HELLO), 403);
     let two = [auth, ("Host", ours.as_str()), ("Host", "evil.com")];
-    assert_eq!(desk.status(&two, HELLO), 403);
+    assert_eq!(run.status(&two, HELLO), 403);
     let elsewhere = "127.0.0.1:1";
-    assert_eq!(desk.status(&[auth, ("Host", elsewhere)], HELLO), 403);
+    assert_eq!(run.status(&[auth, ("Host", elsewhere)], HELLO), 403);
     // The name in the request line takes precedence over the `Host` header.
     let line = format!("POST {path}");
     let absolute = format!("POST http://evil.com:{port}{path}");
-    let request = desk.at.head(&format!("Content-Length: {}", HELLO.len()));
+    let request = run.at.head(&format!("Content-Length: {}", HELLO.len()));
     let request = request.replacen(&line, &absolute, 1) + HELLO;
-    let at = desk.at.clone();
-    let heard = beside(async move { at.exchange(request.as_bytes()).await });
-    let heard = heard.join().unwrap();
-    assert!(heard.starts_with("HTTP/1.1 403 "), "{heard}");
+    let at = run.at.clone();
+    let response = beside(async move { at.exchange(request.as_bytes()).await });
+    let response = response.join().unwrap();
+    assert!(response.starts_with("HTTP/1.1 403 "), "{response}");
     // Local requests under the machine's own name are accepted.
     let own = format!("http://localhost:{port}");
     let host = format!("localhost:{port}");
     let allowed = [auth, ("Host", host.as_str()), ("Origin", own.as_str())];
-    assert_eq!(desk.status(&allowed, HELLO), 200);
-    nothing_came_through(&mut desk);
-    desk.finish();
+    assert_eq!(run.status(&allowed, HELLO), 200);
+    nothing_came_through(&mut run);
+    run.finish();
 }
 
 /// Tool cards display what was executed. Neither their ids nor the tool that draws them can be
 /// called, nor the host's own tool names, which are also displayed on cards.
 #[test]
 fn what_cards_are_called_cannot_be_called() {
-    let mut desk = Desk::open();
-    desk.finish();
-    desk.talk.tools.extend(["cursor", "bash"].map(tool));
-    desk.talk.cards = vec!["read", "bash", "cursor"];
-    desk.again();
-    let plain = Plain::new(&desk.at);
+    let mut run = OpenRun::open();
+    run.finish();
+    run.session.tools.extend(["cursor", "bash"].map(tool));
+    run.session.cards = vec!["read", "bash", "cursor"];
+    run.again();
+    let plain = Plain::new(&run.at);
     let outside = beside(async move {
         let id = plain.session().await.unwrap();
         let list = serde_json::from_str(LIST).unwrap();
@@ -148,15 +148,15 @@ fn what_cards_are_called_cannot_be_called() {
         }
     });
     outside.join().unwrap();
-    nothing_came_through(&mut desk);
-    desk.finish();
+    nothing_came_through(&mut run);
+    run.finish();
 }
 
 #[test]
 fn a_token_is_good_for_its_run_and_no_longer() {
-    let mut desk = Desk::open();
-    let plain = Plain::new(&desk.at);
-    let session = beside(async move {
+    let mut run = OpenRun::open();
+    let plain = Plain::new(&run.at);
+    let mcp_session = beside(async move {
         let id = plain.session().await.unwrap();
         let listed = plain
             .post(Some(&id), serde_json::from_str(LIST).unwrap())
@@ -164,8 +164,8 @@ fn a_token_is_good_for_its_run_and_no_longer() {
         assert!(listed.text().await.unwrap().contains("pi__look"));
         id
     });
-    let session = session.join().unwrap();
-    let old = desk.at.clone();
+    let mcp_session = mcp_session.join().unwrap();
+    let old = run.at.clone();
     let token = &old.token;
     for wrong in [
         "Bearer ".to_owned(),
@@ -176,47 +176,43 @@ fn a_token_is_good_for_its_run_and_no_longer() {
         format!("Basic {token}"),
         token.clone(),
     ] {
-        let status = desk.status(&[("Authorization", &wrong)], HELLO);
+        let status = run.status(&[("Authorization", &wrong)], HELLO);
         assert_eq!(status, 401, "{wrong:?}");
     }
-    desk.finish();
+    run.finish();
     // The same requests again, byte by byte, after the run.
     let replay = call(7, "replayed").to_string();
     let bearer = format!("Bearer {token}");
     let auth = ("Authorization", bearer.as_str());
-    let known = ("Mcp-Session-Id", session.as_str());
+    let known = ("Mcp-Session-Id", mcp_session.as_str());
     for body in [HELLO, LIST, &replay] {
         assert_eq!(knock(&old.url, &[auth, known], body), 410);
         assert_eq!(knock(&old.url, &[auth], body), 410);
     }
     // And during the next run, which shares nothing with the last.
-    desk.again();
-    assert_ne!(desk.at.url, old.url);
-    assert_ne!(desk.at.token, old.token);
-    assert_eq!(desk.at.parts().0, old.parts().0, "the same server");
-    let fresh = format!("Bearer {}", desk.at.token);
+    run.again();
+    assert_ne!(run.at.url, old.url);
+    assert_ne!(run.at.token, old.token);
+    assert_eq!(run.at.parts().0, old.parts().0, "the same server");
+    let fresh = format!("Bearer {}", run.at.token);
     let fresh = ("Authorization", fresh.as_str());
-    assert_eq!(desk.status(&[auth, known], &replay), 401, "the old token");
-    assert_eq!(
-        desk.status(&[fresh, known], &replay),
-        404,
-        "the old session"
-    );
+    assert_eq!(run.status(&[auth, known], &replay), 401, "the old token");
+    assert_eq!(run.status(&[fresh, known], &replay), 404, "the old session");
     assert_eq!(
         knock(&old.url, &[fresh, known], &replay),
         410,
         "the old path"
     );
-    nothing_came_through(&mut desk);
-    desk.finish();
+    nothing_came_through(&mut run);
+    run.finish();
 }
 
 /// The endpoint listens on one loopback address only and rejects requests that are not valid MCP
 /// over HTTP.
 #[test]
 fn strangers_are_refused_before_any_work() {
-    let mut desk = Desk::open();
-    let (host, _) = desk.at.parts();
+    let mut run = OpenRun::open();
+    let (host, _) = run.at.parts();
     let port: u16 = host.split_once(':').unwrap().1.parse().unwrap();
     let listeners = |file: &str| {
         let table = std::fs::read_to_string(file).unwrap_or_default();
@@ -233,8 +229,8 @@ fn strangers_are_refused_before_any_work() {
         assert!(own[0].contains("0100007F:"), "127.0.0.1: {own:?}");
         assert_eq!(listeners("/proc/net/tcp6"), [] as [String; 0]);
     }
-    let at = desk.at.clone();
-    let heard = beside(async move {
+    let at = run.at.clone();
+    let response = beside(async move {
         let length = format!("Content-Length: {}", HELLO.len());
         let hello = at.head(&length) + HELLO;
         let plain = hello.replace("Accept: application/json, text/event-stream\r\n", "");
@@ -246,18 +242,21 @@ fn strangers_are_refused_before_any_work() {
             at.exchange(put.as_bytes()).await,
         ]
     });
-    let statuses = heard.join().unwrap().map(|heard| heard[9..12].to_owned());
+    let statuses = response
+        .join()
+        .unwrap()
+        .map(|response| response[9..12].to_owned());
     assert_eq!(statuses, ["406", "415", "405"]);
-    nothing_came_through(&mut desk);
-    desk.finish();
+    nothing_came_through(&mut run);
+    run.finish();
 }
 
 /// Invalid requests are answered with an error that has their id.
 #[test]
 fn what_is_no_call_is_refused_as_such() {
-    let mut desk = Desk::open();
-    let plain = Plain::new(&desk.at);
-    let told = beside(async move {
+    let mut run = OpenRun::open();
+    let plain = Plain::new(&run.at);
+    let rejected = beside(async move {
         let id = plain.session().await.unwrap();
         let mut wrong = call(7, "x");
         wrong["params"]["arguments"] = json!([1]);
@@ -267,20 +266,20 @@ fn what_is_no_call_is_refused_as_such() {
             "[]".into(),
             r#"{"id":1}"#.into(),
         ];
-        let mut told = Vec::new();
+        let mut rejected = Vec::new();
         for body in bodies {
             let answer = plain.send(Some(&id), body).await;
             let status = answer.status().as_u16();
             let body: Json = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
-            told.push((status, body["id"].clone(), body["error"].clone()));
+            rejected.push((status, body["id"].clone(), body["error"].clone()));
         }
-        told
+        rejected
     });
-    let told = told.join().unwrap();
+    let rejected = rejected.join().unwrap();
     let error = |code: i32, message: &str| json!({"code": code, "message": message});
     let none = error(-32600, "the body is not a JSON-RPC 2.0 message");
     assert_eq!(
-        told,
+        rejected,
         [
             (
                 200,
@@ -292,8 +291,8 @@ fn what_is_no_call_is_refused_as_such() {
             (400, Json::Null, none),
         ]
     );
-    nothing_came_through(&mut desk);
-    desk.finish();
+    nothing_came_through(&mut run);
+    run.finish();
 }
 
 /// Requests that are too long are rejected, with and without a declared length, in the head and in
@@ -301,13 +300,13 @@ fn what_is_no_call_is_refused_as_such() {
 #[test]
 fn what_is_too_long_is_not_taken_in() {
     const MOST: usize = 8 * 1024 * 1024;
-    let mut desk = Desk::open();
-    let at = desk.at.clone();
-    let before = desk.talk.host.peak_kib();
+    let mut run = OpenRun::open();
+    let at = run.at.clone();
+    let before = run.session.host.peak_kib();
     let outside = beside(async move {
-        let told = at.head(&format!("Content-Length: {}", MOST + 1));
-        let heard = at.exchange(told.as_bytes()).await;
-        assert!(heard.starts_with("HTTP/1.1 413 "), "{heard}");
+        let rejected = at.head(&format!("Content-Length: {}", MOST + 1));
+        let response = at.exchange(rejected.as_bytes()).await;
+        assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
         // A client that does not declare the length.
         let piece = "x".repeat(64 * 1024);
         let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
@@ -316,24 +315,24 @@ fn what_is_too_long_is_not_taken_in() {
             body.push_str(&chunk);
         }
         body.push_str("1\r\nx\r\n");
-        let heard = at.exchange(body.as_bytes()).await;
-        assert!(heard.starts_with("HTTP/1.1 413 "), "{heard}");
+        let response = at.exchange(body.as_bytes()).await;
+        assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
         // The connection of a client that never stops sending is closed.
         let mut stream = TcpStream::connect(at.parts().0).await.unwrap();
         let head = at.head("Transfer-Encoding: chunked");
         stream.write_all(head.as_bytes()).await.unwrap();
         while stream.write_all(chunk.as_bytes()).await.is_ok() {}
         let long = at.head(&format!("X-Long: {}", "x".repeat(32 * 1024)));
-        let heard = at.exchange(long.as_bytes()).await;
-        assert!(heard.starts_with("HTTP/1.1 431 "), "{heard}");
+        let response = at.exchange(long.as_bytes()).await;
+        assert!(response.starts_with("HTTP/1.1 431 "), "{response}");
     });
     outside.join().unwrap();
-    if let (Some(before), Some(peak)) = (before, desk.talk.host.peak_kib()) {
+    if let (Some(before), Some(peak)) = (before, run.session.host.peak_kib()) {
         let grown = peak - before;
         assert!(grown < 64 * 1024, "{grown} KiB");
     }
-    nothing_came_through(&mut desk);
-    desk.finish();
+    nothing_came_through(&mut run);
+    run.finish();
 }
 
 /// The clock is paused; the sockets are real.
@@ -347,13 +346,13 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
         .build();
     let (_sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
-    let taken = guest.prompt("go").await;
-    assert_eq!(taken.stop, Stop::ToolUse);
-    let server = Server::default();
+    let outcome = guest.prompt("go").await;
+    assert_eq!(outcome.stop, Stop::ToolUse);
+    let server = McpEndpoint::default();
     let gate = guest.session.gate().unwrap();
     let address = server.open(&gate).await.unwrap();
     drop(gate);
-    let at = Place {
+    let at = McpAddress {
         url: address.url.expose_secret().into(),
         token: address.token.expose_secret().into(),
     };
@@ -364,7 +363,7 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
         let mut stream = TcpStream::connect(at.parts().0).await.unwrap();
         stream.write_all(begin.as_bytes()).await.unwrap();
         let (mut reading, mut writing) = stream.split();
-        let mut heard = String::new();
+        let mut response = String::new();
         let dripping = async {
             while writing.write_all(b"x").await.is_ok() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -373,18 +372,18 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
         };
         tokio::select! {
             // A client that keeps writing may see a reset instead of the response.
-            _ = reading.read_to_string(&mut heard) => {}
+            _ = reading.read_to_string(&mut response) => {}
             () = dripping => {}
         }
-        (heard, start.elapsed().as_secs())
+        (response, start.elapsed().as_secs())
     };
     let served = async {
         for _ in 0..25 {
             tokio::time::sleep(Duration::from_secs(1)).await;
             let hello = at.head(&format!("Content-Length: {}", HELLO.len())) + HELLO;
-            let heard = at.exchange(hello.as_bytes()).await;
-            assert!(heard.starts_with("HTTP/1.1 200 "), "{heard}");
-            assert!(heard.contains("cursor-sidecar"), "{heard}");
+            let response = at.exchange(hello.as_bytes()).await;
+            assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+            assert!(response.contains("cursor-sidecar"), "{response}");
         }
     };
     let long = at.head("Content-Length: 1000000");
@@ -395,24 +394,27 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
         trickle(head),
         served
     );
-    for (heard, after) in [body, chunks] {
-        assert!(heard.starts_with("HTTP/1.1 408 "), "{heard}");
+    for (response, after) in [body, chunks] {
+        assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
         assert!((29..=45).contains(&after), "after {after} s");
     }
-    assert_eq!(head.0, "", "who asks for nothing is told nothing");
+    assert_eq!(head.0, "", "no request, no response");
     assert!((9..=20).contains(&head.1), "after {} s", head.1);
     tokio::time::resume();
-    guest.result(&taken.calls[0], "42");
-    let taken = guest.turn(CancelAfter::Endless).await;
-    assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, "Done."));
+    guest.result(&outcome.calls[0], "42");
+    let outcome = guest.turn(CancelAfter::Endless).await;
+    assert_eq!(
+        (outcome.stop, outcome.text.as_str()),
+        (Stop::Finished, "Done.")
+    );
 }
 
 /// Of two waiting calls one is cancelled: the host receives the cancel, the other call is not
 /// affected, and a late result for the cancelled one is discarded.
 #[test]
 fn a_withdrawn_call_is_not_answered() {
-    let mut desk = Desk::open();
-    let plain = Plain::new(&desk.at);
+    let mut run = OpenRun::open();
+    let plain = Plain::new(&run.at);
     let (both_there, are_there) = tokio::sync::oneshot::channel::<()>();
     let outside = beside(async move {
         let id = plain.session().await.unwrap();
@@ -428,14 +430,14 @@ fn a_withdrawn_call_is_not_answered() {
         };
         tokio::join!(ask(1), ask(2), taking_back)
     });
-    let mut calls = [desk.talk.host.receive(), desk.talk.host.receive()];
+    let mut calls = [run.session.host.receive(), run.session.host.receive()];
     calls.sort_by_key(|call| call["params"]["arguments"]["q"].to_string());
     both_there.send(()).unwrap();
-    let cancel = desk.talk.host.receive();
+    let cancel = run.session.host.receive();
     assert_eq!(cancel["method"], "$/cancelRequest", "{cancel}");
     assert_eq!(cancel["params"]["id"], calls[0]["id"]);
-    desk.answer(&calls[0], "late");
-    desk.answer(&calls[1], "saw 2");
+    run.answer(&calls[0], "late");
+    run.answer(&calls[1], "saw 2");
     let (one, two, status) = outside.join().unwrap();
     assert_eq!(status, 202);
     let answers = |body: &str| {
@@ -451,15 +453,15 @@ fn a_withdrawn_call_is_not_answered() {
         (&two[0]["id"], &two[0]["result"]["content"][0]["text"]),
         (&json!(2), &json!("saw 2"))
     );
-    nothing_came_through(&mut desk);
-    desk.finish();
+    nothing_came_through(&mut run);
+    run.finish();
 }
 
 /// A client may initialize again, with or without its previous session.
 #[test]
 fn a_client_may_initialize_again() {
-    let mut desk = Desk::open();
-    let plain = Plain::new(&desk.at);
+    let mut run = OpenRun::open();
+    let plain = Plain::new(&run.at);
     let outside = beside(async move {
         let list: Json = serde_json::from_str(LIST).unwrap();
         let hello: Json = serde_json::from_str(HELLO).unwrap();
@@ -477,7 +479,7 @@ fn a_client_may_initialize_again() {
         let answer = plain.post(Some(&first), call(5, "last")).await;
         answer.text().await.unwrap()
     });
-    assert_eq!(desk.work(), 1);
+    assert_eq!(run.work(), 1);
     assert!(outside.join().unwrap().contains("saw last"));
-    desk.finish();
+    run.finish();
 }

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
-use crate::mcp_endpoint::{Desk, Place, beside};
+use crate::mcp_endpoint::{McpAddress, OpenRun, beside};
 use crate::mcp_endpoint_sessions::Plain;
 use test_support::wait::until;
 
@@ -22,14 +22,14 @@ const SESSIONS: usize = 20;
 const MOST_KIB: u64 = 32;
 
 /// A call on its own connection, accepted and not answered yet.
-struct Waiting {
+struct AcceptedCall {
     n: usize,
     stream: TcpStream,
-    heard: String,
+    response: String,
 }
 
-impl Waiting {
-    async fn begin(at: &Place, session: &str, n: usize) -> Self {
+impl AcceptedCall {
+    async fn begin(at: &McpAddress, session: &str, n: usize) -> Self {
         let (host, path) = at.url["http://".len()..].split_once('/').unwrap();
         let params = json!({"name": "pi__look", "arguments": {"q": n.to_string()}});
         let call = json!({"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": params});
@@ -43,27 +43,34 @@ impl Waiting {
         );
         let mut stream = TcpStream::connect(host).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
-        let mut heard = Vec::new();
-        while !heard.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
-            assert_ne!(stream.read_buf(&mut heard).await.unwrap(), 0, "{n}");
+        let mut response = Vec::new();
+        while !response.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+            assert_ne!(stream.read_buf(&mut response).await.unwrap(), 0, "{n}");
         }
-        let heard = String::from_utf8(heard).unwrap();
-        assert!(heard.starts_with("HTTP/1.1 200 "), "{n}: {heard}");
-        Self { n, stream, heard }
+        let response = String::from_utf8(response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 200 "), "{n}: {response}");
+        Self {
+            n,
+            stream,
+            response,
+        }
     }
 
     /// Reads the rest and asserts that it is exactly this call's answer.
     async fn end(mut self) {
-        self.stream.read_to_string(&mut self.heard).await.unwrap();
+        self.stream
+            .read_to_string(&mut self.response)
+            .await
+            .unwrap();
         let data = self
-            .heard
+            .response
             .lines()
             .filter_map(|line| line.strip_prefix("data:"));
         let answers: Vec<Json> = data
             .filter(|data| !data.trim().is_empty())
             .map(|data| serde_json::from_str(data).unwrap())
             .collect();
-        assert_eq!(answers.len(), 1, "{}: {}", self.n, self.heard);
+        assert_eq!(answers.len(), 1, "{}: {}", self.n, self.response);
         assert_eq!(answers[0]["id"], self.n);
         let content = json!([{"type": "text", "text": format!("saw {}", self.n)}]);
         assert_eq!(answers[0]["result"]["content"], content, "{}", answers[0]);
@@ -82,7 +89,7 @@ fn make_room() {
 }
 
 /// Returns the complete log lines about calls.
-fn told(text: &str) -> impl Iterator<Item = &str> {
+fn log_lines(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.split_inclusive('\n');
     lines.filter(|line| line.ends_with('\n') && line.contains(r#""event":"request_"#))
 }
@@ -96,7 +103,7 @@ fn event(line: &str) -> (String, usize) {
 }
 
 /// Opens `count` calls, signals that all are accepted, and reads their answers.
-async fn visit(at: Place, count: usize, all_there: oneshot::Sender<()>) {
+async fn visit(at: McpAddress, count: usize, all_there: oneshot::Sender<()>) {
     let plain = Plain::new(&at);
     let mut sessions = Vec::new();
     for _ in 0..SESSIONS {
@@ -109,7 +116,7 @@ async fn visit(at: Place, count: usize, all_there: oneshot::Sender<()>) {
         let abreast = Arc::clone(&abreast);
         coming.spawn(async move {
             let _turn = abreast.acquire().await.unwrap();
-            Waiting::begin(&at, &session, n).await
+            AcceptedCall::begin(&at, &session, n).await
         });
     }
     let waiting = coming.join_all().await;
@@ -118,7 +125,7 @@ async fn visit(at: Place, count: usize, all_there: oneshot::Sender<()>) {
     let listed = plain.post(Some(&sessions[0]), list).await;
     assert!(listed.text().await.unwrap().contains("pi__look"));
     all_there.send(()).unwrap();
-    let mut going: JoinSet<()> = waiting.into_iter().map(Waiting::end).collect();
+    let mut going: JoinSet<()> = waiting.into_iter().map(AcceptedCall::end).collect();
     while let Some(ended) = going.join_next().await {
         ended.unwrap();
     }
@@ -131,38 +138,38 @@ fn ten_thousand_calls_wait_at_once_and_are_all_answered() {
     make_room();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bridge.jsonl");
-    let mut desk = Desk::with(&[
+    let mut run = OpenRun::with(&[
         ("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG", "1"),
         (
             "PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE",
             file.to_str().unwrap(),
         ),
     ]);
-    let host = &desk.talk.host;
+    let host = &run.session.host;
     let (kib, files) = (host.resident_kib(), host.open_files());
     // Cursor's own call is pending all the time.
     let mut past = 1;
     let mut peaks = Vec::new();
     for count in [CALLERS, CALLERS / 2] {
         let (all_there, are_there) = oneshot::channel();
-        let outside = beside(visit(desk.at.clone(), count, all_there));
+        let outside = beside(visit(run.at.clone(), count, all_there));
         are_there.blocking_recv().expect("all are let in");
         let read = || std::fs::read_to_string(&file).unwrap();
-        until(|| (told(&read()).count() >= past + count).then_some(()));
+        until(|| (log_lines(&read()).count() >= past + count).then_some(()));
         let mut asked = vec![0; count];
         for _ in 0..count {
-            let call = desk.talk.host.receive();
+            let call = run.session.host.receive();
             assert_eq!(call["method"], "tool/call", "{call}");
             let q = call["params"]["arguments"]["q"]
                 .as_str()
                 .unwrap()
                 .to_owned();
             asked[q.parse::<usize>().unwrap()] += 1;
-            desk.answer(&call, &format!("saw {q}"));
+            run.answer(&call, &format!("saw {q}"));
         }
         outside.join().unwrap();
         assert!(asked.iter().all(|times| *times == 1), "each once");
-        let events: Vec<_> = told(&read()).skip(past).map(event).collect();
+        let events: Vec<_> = log_lines(&read()).skip(past).map(event).collect();
         let (queued, resolved) = events.split_at(count);
         assert!(queued.iter().all(|(name, _)| name == "request_queued"));
         // Calls that arrive at the same time may be logged in another order.
@@ -173,8 +180,8 @@ fn ten_thousand_calls_wait_at_once_and_are_all_answered() {
         let fewest = resolved.iter().map(|(_, waiting)| *waiting).min();
         assert_eq!(fewest, Some(1), "of theirs, none waits");
         past += events.len();
-        peaks.extend(desk.talk.host.peak_kib());
-        let host = &desk.talk.host;
+        peaks.extend(run.session.host.peak_kib());
+        let host = &run.session.host;
         until(|| (host.open_files() <= files).then_some(()));
     }
     if let (Some(kib), [peak, later]) = (kib, &peaks[..]) {
@@ -185,5 +192,5 @@ fn ten_thousand_calls_wait_at_once_and_are_all_answered() {
         // first.
         assert!(second < first / 4, "{first} KiB, then {second} KiB more");
     }
-    desk.finish();
+    run.finish();
 }

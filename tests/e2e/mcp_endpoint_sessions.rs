@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::mcp_endpoint::{Desk, Place, beside, endpoint};
+use crate::mcp_endpoint::{McpAddress, OpenRun, beside, endpoint};
 use test_support::rpc_session::{RpcSession, tool};
 use test_support::scenario::{END, Steps, calls, playing, text};
 use test_support::simulator::Transport;
@@ -11,11 +11,11 @@ use test_support::simulator::Transport;
 #[derive(Clone)]
 pub struct Plain {
     http: reqwest::Client,
-    at: Place,
+    at: McpAddress,
 }
 
 impl Plain {
-    pub fn new(at: &Place) -> Self {
+    pub fn new(at: &McpAddress) -> Self {
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let at = at.clone();
         Self { http, at }
@@ -79,8 +79,8 @@ impl Plain {
 
 #[test]
 fn idle_sessions_make_place_and_used_ones_stay() {
-    let mut desk = Desk::open();
-    let plain = Plain::new(&desk.at);
+    let mut run = OpenRun::open();
+    let plain = Plain::new(&run.at);
     let outside = beside(async move {
         let mut ids = Vec::new();
         for _ in 0..65 {
@@ -102,14 +102,14 @@ fn idle_sessions_make_place_and_used_ones_stay() {
         assert_eq!(plain.listen(&ids[11]).await.status(), 404);
     });
     outside.join().unwrap();
-    desk.finish();
+    run.finish();
 }
 
 /// Sessions that are being opened count toward the limit, too.
 #[test]
 fn sessions_that_open_at_once_are_not_too_many() {
-    let mut desk = Desk::open();
-    let plain = Plain::new(&desk.at);
+    let mut run = OpenRun::open();
+    let plain = Plain::new(&run.at);
     let outside = beside(async move {
         let clients: Vec<_> = (0..200)
             .map(|_| {
@@ -137,7 +137,7 @@ fn sessions_that_open_at_once_are_not_too_many() {
         assert!((1..=64).contains(&open.len()), "{}", open.len());
     });
     outside.join().unwrap();
-    desk.finish();
+    run.finish();
 }
 
 /// A call whose client has disconnected is not offered again.
@@ -149,14 +149,14 @@ fn a_client_that_hangs_up_has_given_its_call_up() {
         .then(END)
         .build();
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("look")];
-    let mut taken = talk.prompt("go");
-    let first = taken.calls[0].clone();
-    let told = endpoint(&mut talk);
-    let plain = Plain::new(&Place {
-        url: told["url"].as_str().unwrap().into(),
-        token: told["token"].as_str().unwrap().into(),
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("look")];
+    let mut outcome = session.prompt("go");
+    let first = outcome.calls[0].clone();
+    let address = endpoint(&mut session);
+    let plain = Plain::new(&McpAddress {
+        url: address["url"].as_str().unwrap().into(),
+        token: address["token"].as_str().unwrap().into(),
     });
     let (hang_up, hung_up) = tokio::sync::oneshot::channel::<()>();
     let outside = beside(async move {
@@ -169,19 +169,19 @@ fn a_client_that_hangs_up_has_given_its_call_up() {
             _ = hung_up => {}
         }
     });
-    while taken.calls.len() < 2 {
-        taken = talk.turn();
+    while outcome.calls.len() < 2 {
+        outcome = session.turn();
     }
     hang_up.send(()).unwrap();
     outside.join().unwrap();
-    while taken.calls.len() > 1 {
-        taken = talk.turn();
+    while outcome.calls.len() > 1 {
+        outcome = session.turn();
     }
-    assert_eq!(taken.calls[0].id, first.id);
-    talk.result(&first, json!("42"));
-    let taken = talk.turn();
+    assert_eq!(outcome.calls[0].id, first.id);
+    session.result(&first, json!("42"));
+    let outcome = session.turn();
     assert_eq!(
-        (taken.stop.as_str(), taken.text.as_str()),
+        (outcome.stop.as_str(), outcome.text.as_str()),
         ("stop", "Done.")
     );
     simulator.recorded().assert_played(&["completed"]);
@@ -191,9 +191,9 @@ fn a_client_that_hangs_up_has_given_its_call_up() {
 /// receives a cancel for the call, whether the client disconnects or cancels it.
 #[test]
 fn a_host_with_hands_of_its_own_hears_that_a_caller_has_left() {
-    let mut desk = Desk::open();
-    let plain = Plain::new(&desk.at);
-    let (next, mut told) = tokio::sync::mpsc::unbounded_channel::<()>();
+    let mut run = OpenRun::open();
+    let plain = Plain::new(&run.at);
+    let (next, mut address) = tokio::sync::mpsc::unbounded_channel::<()>();
     let outside = beside(async move {
         let id = plain.session().await.unwrap();
         let call = |n: u32| {
@@ -204,12 +204,12 @@ fn a_host_with_hands_of_its_own_hears_that_a_caller_has_left() {
         let calling = async { plain.post(Some(&id), call(1)).await.bytes().await };
         tokio::select! {
             answer = calling => panic!("{answer:?}"),
-            _ = told.recv() => {}
+            _ = address.recv() => {}
         }
         // Otherwise the next call could arrive before the cancel of this one.
-        told.recv().await.unwrap();
+        address.recv().await.unwrap();
         let taking_back = async {
-            told.recv().await.unwrap();
+            address.recv().await.unwrap();
             let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
                                 "params": {"requestId": 2, "reason": "enough"}});
             plain.post(Some(&id), cancel).await
@@ -219,14 +219,14 @@ fn a_host_with_hands_of_its_own_hears_that_a_caller_has_left() {
         assert_eq!(answer.status(), 202);
     });
     for q in ["1", "2"] {
-        let call = desk.talk.host.receive();
+        let call = run.session.host.receive();
         assert_eq!(call["params"]["arguments"]["q"], q, "{call}");
         next.send(()).unwrap();
-        let cancel = desk.talk.host.receive();
+        let cancel = run.session.host.receive();
         assert_eq!(cancel["method"], "$/cancelRequest", "{cancel}");
         assert_eq!(cancel["params"]["id"], call["id"]);
         let _ = next.send(()); // nobody waits for the second
     }
     outside.join().unwrap();
-    desk.finish();
+    run.finish();
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use test_support::official_client::{McpHttpServer, OfficialClient};
 use test_support::root;
 use test_support::scenario::{CONTEXT, call, exec, inline, runs, text, value};
-use test_support::workspace::{talk, write};
+use test_support::workspace::{session, write};
 
 #[test]
 fn a_long_answer_is_an_error_at_once_and_a_flood_of_changes_costs_nothing() {
@@ -23,11 +23,11 @@ fn a_long_answer_is_an_error_at_once_and_a_flood_of_changes_costs_nothing() {
     ];
     let simulator = runs(&[steps.join(", ")]);
     let env = [("PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS", "60")];
-    let mut talk = talk(&simulator, &sdk, &env);
-    let taken = talk.prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let mut session = session(&simulator, &sdk, &env);
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     simulator.recorded().assert_played(&["completed"]);
-    if let Some(peak) = talk.host.peak_kib() {
+    if let Some(peak) = session.host.peak_kib() {
         assert!(peak / 1024 <= 120, "{} MiB", peak / 1024);
     }
 }
@@ -54,11 +54,11 @@ fn long_answers_over_http_are_errors_at_once_and_cost_little() {
     }
     let simulator = runs(&[steps.join(", ")]);
     let env = [("PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS", "60")];
-    let mut talk = talk(&simulator, &sdk, &env);
-    let taken = talk.prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let mut session = session(&simulator, &sdk, &env);
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     simulator.recorded().assert_played(&["completed"]);
-    if let Some(peak) = talk.host.peak_kib() {
+    if let Some(peak) = session.host.peak_kib() {
         eprintln!("long MCP answers over HTTP: {} MiB", peak / 1024);
         assert!(peak / 1024 <= 120, "{} MiB", peak / 1024);
     }
@@ -79,7 +79,7 @@ fn one_command_too_many_is_refused() {
         r#"{ error = { error = { "$contains" = "64 commands are being executed, which is the limit" } } }"#,
     ));
     let simulator = runs(&[steps.join(", ")]);
-    let taken = talk(&simulator, &sdk, &[]).prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let outcome = session(&simulator, &sdk, &[]).prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     simulator.recorded().assert_played(&["completed"]);
 }

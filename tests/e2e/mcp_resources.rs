@@ -6,7 +6,7 @@ use serde_json::json;
 
 use test_support::official_client::{OfficialClient, mcp_mortal, mcp_stdio};
 use test_support::scenario::{CONTEXT, Steps, exec, inline, runs, value};
-use test_support::workspace::{talk, write};
+use test_support::workspace::{session, write};
 
 /// Configures two MCP servers; `silent` never answers a request for its resources.
 fn with_servers(sdk: &OfficialClient) {
@@ -48,8 +48,8 @@ fn an_mcp_call_ends_when_cursor_cancels_it() {
     ];
     let simulator = runs(&[steps.join(", ")]);
     let env = [("PI_CURSOR_MCP_CONNECT_TIMEOUT_SECONDS", "60")];
-    let taken = talk(&simulator, &sdk, &env).prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let outcome = session(&simulator, &sdk, &env).prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     simulator.recorded().assert_played(&["completed"]);
 }
 
@@ -77,8 +77,8 @@ fn a_resource_is_saved_inside_the_workspace() {
         saved(".cursorignore", &refused("permissions configuration")),
     ];
     let simulator = runs(&[steps.join(", ")]);
-    let taken = talk(&simulator, &sdk, &[]).prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let outcome = session(&simulator, &sdk, &[]).prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     simulator.recorded().assert_played(&["completed"]);
     for name in ["new/one.txt", "a.txt"] {
         let text = fs::read_to_string(sdk.workspace.join(name)).unwrap();
@@ -90,7 +90,7 @@ fn a_resource_is_saved_inside_the_workspace() {
     let steps = saved("two.txt", &refused("does not save"));
     let simulator = runs(&[steps]);
     let env = [("PI_CURSOR_NATIVE_TOOLS_DENY", "write")];
-    assert_eq!(talk(&simulator, &sdk, &env).prompt("go").stop, "stop");
+    assert_eq!(session(&simulator, &sdk, &env).prompt("go").stop, "stop");
     simulator.recorded().assert_played(&["completed"]);
     assert!(!sdk.workspace.join("two.txt").exists());
 }

@@ -15,12 +15,13 @@ fn request(id: &str, method: &str, params: &Json) -> Json {
 }
 
 /// Adds a history that takes long to read to the session.
-fn long(talk: &mut RpcSession) {
-    talk.user(&"x".repeat(WORDS));
-    let at = talk.messages.len() + 1;
-    talk.messages
+fn long(session: &mut RpcSession) {
+    session.user(&"x".repeat(WORDS));
+    let at = session.messages.len() + 1;
+    session
+        .messages
         .push(json!({"role": "assistant", "content": "ok", "timestamp": at}));
-    talk.user("go");
+    session.user("go");
 }
 
 /// If a run has started anyway, it is drained for six more seconds and must execute nothing.
@@ -47,18 +48,18 @@ fn a_cancel_reaches_the_turn_requested_before_it() {
         .then(END)
         .build();
     let simulator = playing(Transport::Http1, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.workspace = folder.path().to_str().unwrap().into();
-    long(&mut talk);
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.workspace = folder.path().to_str().unwrap().into();
+    long(&mut session);
     for round in 0..5 {
-        talk.session = format!("s{round}");
-        let params = talk.params();
+        session.id = format!("s{round}");
+        let params = session.params();
         let cancel = json!({"turnId": params["turnId"]});
-        talk.host.send_all(&[
+        session.host.send_all(&[
             request("start", "turn/start", &params),
             request("cancel", "turn/cancel", &cancel),
         ]);
-        let answers = talk.host.answers(2);
+        let answers = session.host.answers(2);
         assert_eq!(answers["cancel"]["result"]["found"], true, "{round}");
         assert_eq!(answers["start"]["result"]["stopReason"], "aborted");
     }
@@ -69,8 +70,8 @@ fn a_cancel_reaches_the_turn_requested_before_it() {
     });
     assert!(!ghost.exists(), "a run that was given up did something");
     // In a turn that is not cancelled, the command does run.
-    talk.session = "last".into();
-    assert_eq!(talk.turn().stop, "stop");
+    session.id = "last".into();
+    assert_eq!(session.turn().stop, "stop");
     assert!(ghost.exists());
 }
 
@@ -78,17 +79,17 @@ fn a_cancel_reaches_the_turn_requested_before_it() {
 fn a_message_reaches_the_turn_requested_before_it() {
     let steps = Steps::new().text("Heard.").delay_ms(300).then(END).build();
     let simulator = playing(Transport::Http1, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    long(&mut talk);
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    long(&mut session);
     for round in 0..5 {
-        talk.session = format!("s{round}");
-        let params = talk.params();
+        session.id = format!("s{round}");
+        let params = session.params();
         let words = json!({"turnId": params["turnId"], "text": "hurry"});
-        talk.host.send_all(&[
+        session.host.send_all(&[
             request("start", "turn/start", &params),
             request("words", "turn/inject", &words),
         ]);
-        let answers = talk.host.answers(2);
+        let answers = session.host.answers(2);
         assert_eq!(answers["words"]["result"]["taken"], true, "{round}");
     }
 }
@@ -97,19 +98,19 @@ fn a_message_reaches_the_turn_requested_before_it() {
 #[test]
 fn a_message_of_a_turn_that_fails_is_sent_in_the_next() {
     let simulator = script(&[&Steps::new().text("Heard.").delay_ms(300).then(END).build()]);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.user("go");
-    let mut params = talk.params();
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.user("go");
+    let mut params = session.params();
     params["model"]["id"] = json!("no-such-model");
     let words = json!({"turnId": params["turnId"], "text": "hurry"});
-    talk.host.send_all(&[
+    session.host.send_all(&[
         request("start", "turn/start", &params),
         request("words", "turn/inject", &words),
     ]);
-    let answers = talk.host.answers(2);
+    let answers = session.host.answers(2);
     assert_eq!(answers["words"]["result"]["taken"], true, "{answers:?}");
     assert_eq!(answers["start"]["result"]["stopReason"], "error");
-    assert_eq!(talk.turn().stop, "stop");
+    assert_eq!(session.turn().stop, "stop");
     let recording = simulator.recorded();
     let sent: String = recording
         .frames(1, "client")
@@ -124,24 +125,25 @@ fn a_message_of_a_turn_that_fails_is_sent_in_the_next() {
 fn what_is_forgotten_stays_between_two_turns() {
     let steps = Steps::new().text("Heard.").then(END).build();
     let simulator = script(&[&steps]);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    let mut session = RpcSession::new(&simulator, "s", &[]);
     for round in 0..5 {
-        talk.session = format!("s{round}");
-        talk.messages.clear();
-        talk.user("one");
-        let one = talk.params();
-        let at = talk.messages.len() + 1;
-        talk.messages
+        session.id = format!("s{round}");
+        session.messages.clear();
+        session.user("one");
+        let one = session.params();
+        let at = session.messages.len() + 1;
+        session
+            .messages
             .push(json!({"role": "assistant", "content": "Heard.", "timestamp": at}));
-        talk.user("two");
-        let two = talk.params();
-        let session = json!({"sessionId": talk.session});
-        talk.host.send_all(&[
+        session.user("two");
+        let two = session.params();
+        let params = json!({"sessionId": session.id});
+        session.host.send_all(&[
             request("one", "turn/start", &one),
-            request("forget", "session/invalidate", &session),
+            request("forget", "session/invalidate", &params),
             request("two", "turn/start", &two),
         ]);
-        let answers = talk.host.answers(3);
+        let answers = session.host.answers(3);
         for turn in ["one", "two"] {
             assert_eq!(answers[turn]["result"]["stopReason"], "stop", "{answers:?}");
         }
@@ -150,12 +152,15 @@ fn what_is_forgotten_stays_between_two_turns() {
         let [.., one, two] = requests.as_slice() else {
             panic!("two runs")
         };
-        let said = |request: &Json| {
+        let user_text = |request: &Json| {
             request["runRequest"]["action"]["userMessageAction"]["userMessage"]["text"].clone()
         };
-        assert_eq!((said(one), said(two)), (json!("one"), json!("two")));
+        assert_eq!(
+            (user_text(one), user_text(two)),
+            (json!("one"), json!("two"))
+        );
         let id = |request: &Json| request["runRequest"]["conversationId"].clone();
-        assert_ne!(id(one), id(two), "told anew");
+        assert_ne!(id(one), id(two), "sent again");
     }
 }
 
@@ -167,21 +172,21 @@ fn what_is_forgotten_on_disk_is_forgotten_before_the_next_turn() {
     let folder = tempfile::tempdir().unwrap();
     let env = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
     for round in 0..3 {
-        let mut talk = RpcSession::new(&simulator, &format!("s{round}"), &env);
-        talk.prompt("one");
-        talk.user("two");
-        let mut talk = {
-            let moved = talk.moved_to(&simulator, &env);
-            talk.host.kill();
+        let mut session = RpcSession::new(&simulator, &format!("s{round}"), &env);
+        session.prompt("one");
+        session.user("two");
+        let mut session = {
+            let moved = session.moved_to(&simulator, &env);
+            session.host.kill();
             moved
         };
-        let two = talk.params();
-        let session = json!({"sessionId": talk.session});
-        talk.host.send_all(&[
-            request("forget", "session/invalidate", &session),
+        let two = session.params();
+        let params = json!({"sessionId": session.id});
+        session.host.send_all(&[
+            request("forget", "session/invalidate", &params),
             request("two", "turn/start", &two),
         ]);
-        let answers = talk.host.answers(2);
+        let answers = session.host.answers(2);
         assert_eq!(
             answers["two"]["result"]["stopReason"], "stop",
             "{answers:?}"
@@ -192,6 +197,6 @@ fn what_is_forgotten_on_disk_is_forgotten_before_the_next_turn() {
             panic!("two runs")
         };
         let id = |request: &Json| request["runRequest"]["conversationId"].clone();
-        assert_ne!(id(one), id(two), "told anew");
+        assert_ne!(id(one), id(two), "sent again");
     }
 }

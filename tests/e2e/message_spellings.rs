@@ -3,30 +3,30 @@
 use serde_json::{Value as Json, json};
 
 use test_support::gateway::{ChatResponse, GatewayProcess};
-use test_support::rpc_session::{RpcSession, ToolCall, tool};
+use test_support::rpc_session::{OfferedCall, RpcSession, tool};
 use test_support::scenario::playing;
 use test_support::scenario::{END, calls, text};
 use test_support::simulator::{Simulator, Transport};
 
 /// A host that calls one tool; its run is parked. Returns the call.
-fn parked() -> (Simulator, RpcSession, ToolCall) {
+fn parked() -> (Simulator, RpcSession, OfferedCall) {
     let steps = format!(
         r#"{{ text = "Let me look. " }}, {}, {{ text = "It says 42." }}, {END}"#,
         calls("look", r#"{ q = "it" }"#, "", &text("42"))
     );
     let simulator = playing(Transport::H2c, &steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("look")];
-    let taken = talk.prompt("go");
-    assert_eq!((taken.stop.as_str(), taken.calls.len()), ("toolUse", 1));
-    let call = taken.calls[0].clone();
-    (simulator, talk, call)
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("look")];
+    let outcome = session.prompt("go");
+    assert_eq!((outcome.stop.as_str(), outcome.calls.len()), ("toolUse", 1));
+    let call = outcome.calls[0].clone();
+    (simulator, session, call)
 }
 
 /// Regression: such a result was dropped, and the same call was offered again forever.
 #[test]
 fn a_tool_result_as_openai_or_anthropic_spell_it_resumes_the_parked_run() {
-    type Spelling = fn(&ToolCall) -> [Json; 2];
+    type Spelling = fn(&OfferedCall) -> [Json; 2];
     let openai: Spelling = |call| {
         let function = json!({"name": call.name, "arguments": call.arguments.to_string()});
         [
@@ -45,14 +45,14 @@ fn a_tool_result_as_openai_or_anthropic_spell_it_resumes_the_parked_run() {
         ]
     };
     for spelling in [openai, anthropic] {
-        let (simulator, mut talk, call) = parked();
-        talk.messages.pop();
-        talk.messages.extend(spelling(&call));
-        let taken = talk.turn();
+        let (simulator, mut session, call) = parked();
+        session.messages.pop();
+        session.messages.extend(spelling(&call));
+        let outcome = session.turn();
         assert_eq!(
-            (taken.stop.as_str(), taken.text.as_str()),
+            (outcome.stop.as_str(), outcome.text.as_str()),
             ("stop", "It says 42."),
-            "{taken:?}"
+            "{outcome:?}"
         );
         let recording = simulator.recorded();
         recording.assert_played(&["completed"]);
@@ -64,7 +64,7 @@ fn a_tool_result_as_openai_or_anthropic_spell_it_resumes_the_parked_run() {
 /// parked run is untouched: the host may correct the request.
 #[test]
 fn an_unknown_message_over_rpc_is_an_error_with_its_path() {
-    let (simulator, mut talk, call) = parked();
+    let (simulator, mut session, call) = parked();
     let cases = [
         (
             json!({"role": "function", "name": "look", "content": "42"}),
@@ -80,16 +80,16 @@ fn an_unknown_message_over_rpc_is_an_error_with_its_path() {
         ),
     ];
     for (message, path) in cases {
-        talk.messages.push(message);
-        let params = talk.params();
-        talk.messages.pop();
-        let answer = talk.host.call("turn/start", params);
+        session.messages.push(message);
+        let params = session.params();
+        session.messages.pop();
+        let answer = session.host.call("turn/start", params);
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
         let problem = answer["error"]["message"].as_str().unwrap();
         assert!(problem.starts_with(&format!("{path}: ")), "{problem}");
     }
-    talk.result(&call, json!([{"type": "text", "text": "42"}]));
-    assert_eq!(talk.turn().text, "It says 42.");
+    session.result(&call, json!([{"type": "text", "text": "42"}]));
+    assert_eq!(session.turn().text, "It says 42.");
     simulator.recorded().assert_played(&["completed"]);
 }
 
@@ -116,11 +116,11 @@ async fn an_unknown_message_to_the_gateway_is_an_error_with_its_path() {
     for (message, path) in cases {
         let mut body = chat.body();
         body["messages"] = json!([user, message]);
-        let told = ChatResponse::read(chat.send(&body).await).await;
+        let reply = ChatResponse::read(chat.send(&body).await).await;
         assert_eq!(
-            (told.status, &told.error["param"]),
+            (reply.status, &reply.error["param"]),
             (400, &json!(path)),
-            "{told:?}"
+            "{reply:?}"
         );
     }
     assert!(simulator.recording().await.client("runRequest").is_empty());

@@ -12,17 +12,19 @@ use test_support::wait::until;
 
 const DELIVERED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { delivered = { step = 1 } } } } }"#;
 
-fn talk(simulator: &Simulator, env: &[(&str, &str)]) -> RpcSession {
-    let mut talk = RpcSession::new(simulator, "s", env);
-    talk.tools = vec![tool("look"), tool("slow")];
-    talk
+fn session(simulator: &Simulator, env: &[(&str, &str)]) -> RpcSession {
+    let mut session = RpcSession::new(simulator, "s", env);
+    session.tools = vec![tool("look"), tool("slow")];
+    session
 }
 
 /// Returns the messages that were injected into all runs, in order.
 fn injected(recording: &Recording) -> Vec<String> {
     let actions = recording.client("conversationAction.injectContextAction");
-    let said = "/conversationAction/injectContextAction/userContext/userMessage/text";
-    let texts = actions.into_iter().filter_map(|sent| sent.pointer(said));
+    let user_text = "/conversationAction/injectContextAction/userContext/userMessage/text";
+    let texts = actions
+        .into_iter()
+        .filter_map(|sent| sent.pointer(user_text));
     texts.filter_map(Json::as_str).map(str::to_owned).collect()
 }
 
@@ -41,10 +43,10 @@ fn results_are_sent_before_the_message_of_the_same_turn() {
             calls("look", "{}", "", &text("it says 42"))
         );
         let simulator = attempts(&[&first]);
-        let mut talk = talk(&simulator, &[]);
-        let taken = talk.prompt("go");
-        talk.result(&taken.calls[0], json!("it says 42"));
-        assert_eq!(talk.prompt("hurry").text, "Both.");
+        let mut session = session(&simulator, &[]);
+        let outcome = session.prompt("go");
+        session.result(&outcome.calls[0], json!("it says 42"));
+        assert_eq!(session.prompt("hurry").text, "Both.");
         let recording = simulator.recorded();
         let result = place_of(&recording, 1, "execClientMessage.mcpResult");
         let message = place_of(&recording, 1, "conversationAction.injectContextAction");
@@ -61,19 +63,19 @@ fn a_message_of_a_turn_that_was_refused_is_sent_with_the_next_one() {
         calls("look", "{}", "", &text("it says 42"))
     );
     let simulator = attempts(&[&first]);
-    let mut talk = talk(&simulator, &[]);
-    let taken = talk.prompt("go");
-    talk.result(&taken.calls[0], json!("it says 42"));
-    talk.user("first message");
-    let mut params = talk.params();
+    let mut session = session(&simulator, &[]);
+    let outcome = session.prompt("go");
+    session.result(&outcome.calls[0], json!("it says 42"));
+    session.user("first message");
+    let mut params = session.params();
     params["kept"] = json!({"flags": {"cursor-mode": "no such mode"}});
-    let refused = talk.take(params);
+    let refused = session.take(params);
     assert_eq!(
         (refused.stop.as_str(), refused.text.as_str()),
         ("error", "")
     );
-    let taken = talk.prompt("second message");
-    assert_eq!(taken.text, "Both.", "{taken:?}");
+    let outcome = session.prompt("second message");
+    assert_eq!(outcome.text, "Both.", "{outcome:?}");
     let sent = injected(&simulator.recorded()).join("|");
     for part in ["first message", "second message"] {
         assert_eq!(sent.matches(part).count(), 1, "{part}: {sent}");
@@ -90,21 +92,21 @@ fn a_message_of_a_turn_that_was_stopped_at_once_is_sent_with_the_next_one() {
         );
         let next = format!(r#"{{ text = "Both." }}, {END}"#);
         let simulator = in_any_conversation(&[&first, &next]);
-        let mut talk = talk(&simulator, &[]);
-        let taken = talk.prompt("go");
-        talk.result(&taken.calls[0], json!("it says 42"));
-        talk.user("first message");
-        let params = talk.params();
+        let mut session = session(&simulator, &[]);
+        let outcome = session.prompt("go");
+        session.result(&outcome.calls[0], json!("it says 42"));
+        session.user("first message");
+        let params = session.params();
         let turn = params["turnId"].as_str().unwrap().to_owned();
         let ask = |id: &str, method: &str, params: Json| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        talk.host.send_all(&[
+        session.host.send_all(&[
             ask(&turn, "turn/start", params),
             ask("c", "turn/cancel", json!({"turnId": turn})),
         ]);
-        let refused = talk.finish(&turn);
+        let refused = session.finish(&turn);
         assert_eq!(refused.stop, "aborted");
-        let taken = talk.prompt("second message");
-        assert_eq!(taken.text, "Both.", "{taken:?}");
+        let outcome = session.prompt("second message");
+        assert_eq!(outcome.text, "Both.", "{outcome:?}");
         let recording = simulator.recorded();
         let all = [injected(&recording), user_messages(&simulator)]
             .concat()
@@ -116,16 +118,17 @@ fn a_message_of_a_turn_that_was_stopped_at_once_is_sent_with_the_next_one() {
 }
 
 /// Injects a message as soon as the turn has emitted text.
-fn inject(talk: &mut RpcSession, turn: &str, words: &str) {
+fn inject(session: &mut RpcSession, turn: &str, words: &str) {
     let mut begun = TurnOutcome::default();
     while begun.text.is_empty() {
-        begun.receive(&talk.host.receive());
+        begun.receive(&session.host.receive());
     }
     let words = json!({"turnId": turn, "text": words});
-    talk.host
+    session
+        .host
         .send(&json!({"jsonrpc": "2.0", "id": "inject", "method": "turn/inject", "params": words}));
     loop {
-        let message = talk.host.receive();
+        let message = session.host.receive();
         if message["id"] == "inject" {
             assert_eq!(message["result"]["taken"], true);
             return;
@@ -143,15 +146,15 @@ fn an_injected_message_of_a_failed_turn_survives_a_kill() {
         format!(r#"{{ text = "Well. " }}, {INJECTED}, {DELIVERED}, {{ text = "Read." }}, {END}"#);
     let simulator = in_any_conversation(&[&first, &second]);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = talk(&simulator, &state(&folder));
-    talk.user("go");
-    let turn = talk.begin();
-    inject(&mut talk, &turn, "hurry");
-    assert_eq!(talk.finish(&turn).stop, "error");
-    talk.host.kill();
-    let mut later = talk.moved_to(&simulator, &state(&folder));
-    let taken = later.prompt("and now");
-    assert_eq!(taken.text, "Well. Read.", "{taken:?}");
+    let mut session = session(&simulator, &state(&folder));
+    session.user("go");
+    let turn = session.begin();
+    inject(&mut session, &turn, "hurry");
+    assert_eq!(session.finish(&turn).stop, "error");
+    session.host.kill();
+    let mut later = session.moved_to(&simulator, &state(&folder));
+    let outcome = later.prompt("and now");
+    assert_eq!(outcome.text, "Well. Read.", "{outcome:?}");
     assert_eq!(injected(&simulator.recorded()), ["hurry", "hurry"]);
 }
 
@@ -163,15 +166,15 @@ fn an_injected_message_that_no_checkpoint_includes_survives_a_kill() {
         format!(r#"{{ text = "Well. " }}, {INJECTED}, {DELIVERED}, {{ text = "Read." }}, {END}"#);
     let simulator = in_any_conversation(&[&first, &second]);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = talk(&simulator, &state(&folder));
-    talk.user("go");
-    let turn = talk.begin();
-    inject(&mut talk, &turn, "hurry");
+    let mut session = session(&simulator, &state(&folder));
+    session.user("go");
+    let turn = session.begin();
+    inject(&mut session, &turn, "hurry");
     until(|| (!injected(&simulator.recorded()).is_empty()).then_some(()));
-    talk.host.kill();
-    let mut later = talk.moved_to(&simulator, &state(&folder));
-    let taken = later.prompt("and now");
-    assert_eq!(taken.text, "Well. Read.", "{taken:?}");
+    session.host.kill();
+    let mut later = session.moved_to(&simulator, &state(&folder));
+    let outcome = later.prompt("and now");
+    assert_eq!(outcome.text, "Well. Read.", "{outcome:?}");
     assert_eq!(injected(&simulator.recorded()), ["hurry", "hurry"]);
 }
 
@@ -185,17 +188,17 @@ fn an_injected_message_in_a_checkpoint_is_not_sent_again_after_a_kill() {
     let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "42." }}, {END}"#);
     let simulator = in_any_conversation(&[&first, &second]);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = talk(&simulator, &state(&folder));
-    talk.user("go");
-    let turn = talk.begin();
-    inject(&mut talk, &turn, "hurry");
-    let taken = talk.finish(&turn);
-    assert_eq!(taken.stop, "toolUse", "{taken:?}");
-    talk.messages.last_mut().unwrap()["content"][0]["text"] = json!("Hm. Read. ");
-    talk.host.kill();
-    let mut later = talk.moved_to(&simulator, &state(&folder));
-    later.result(&taken.calls[0], json!("it says 42"));
-    let taken = later.turn();
-    assert_eq!(taken.text, "42.", "{taken:?}");
+    let mut session = session(&simulator, &state(&folder));
+    session.user("go");
+    let turn = session.begin();
+    inject(&mut session, &turn, "hurry");
+    let outcome = session.finish(&turn);
+    assert_eq!(outcome.stop, "toolUse", "{outcome:?}");
+    session.messages.last_mut().unwrap()["content"][0]["text"] = json!("Hm. Read. ");
+    session.host.kill();
+    let mut later = session.moved_to(&simulator, &state(&folder));
+    later.result(&outcome.calls[0], json!("it says 42"));
+    let outcome = later.turn();
+    assert_eq!(outcome.text, "42.", "{outcome:?}");
     assert_eq!(injected(&simulator.recorded()), ["hurry"]);
 }

@@ -10,7 +10,7 @@ use test_support::sidecar::SidecarProcess;
 use test_support::simulator::Simulator;
 
 /// A connection whose host states this policy for native tools.
-fn talk(
+fn session(
     simulator: &Simulator,
     sdk: &OfficialClient,
     stated: Json,
@@ -23,16 +23,16 @@ fn talk(
         ("HOME", home),
         ("PATH", env!("PATH")),
     ];
-    let mut talk = RpcSession::new(simulator, "s", &[]);
-    talk.host = SidecarProcess::start(&[&ours, env].concat());
+    let mut session = RpcSession::new(simulator, "s", &[]);
+    session.host = SidecarProcess::start(&[&ours, env].concat());
     let mut params = json!({"protocolVersion": 1, "host": {"name": "test"}});
     if !stated.is_null() {
         params["nativeTools"] = stated;
     }
-    let about = talk.host.call("initialize", params);
+    let about = session.host.call("initialize", params);
     assert!(about.get("error").is_none(), "{about}");
-    talk.workspace = sdk.workspace.to_str().unwrap().into();
-    talk
+    session.workspace = sdk.workspace.to_str().unwrap().into();
+    session
 }
 
 fn host_tool(name: &str, arguments: &[&str]) -> Json {
@@ -82,14 +82,14 @@ fn a_host_that_states_nothing_has_nothing_executed_and_nothing_changed() {
         ),
     ];
     let simulator = plays(&steps);
-    let mut talk = talk(&simulator, &sdk, Json::Null, &[]);
-    talk.tools = vec![host_tool("read", &["path", "offset", "limit"])];
-    let taken = talk.prompt("go");
-    assert_eq!(taken.stop, "toolUse", "{taken:?}");
-    let call = taken.calls[0].clone();
+    let mut session = session(&simulator, &sdk, Json::Null, &[]);
+    session.tools = vec![host_tool("read", &["path", "offset", "limit"])];
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.stop, "toolUse", "{outcome:?}");
+    let call = outcome.calls[0].clone();
     assert_eq!(call.name, "read");
-    talk.result(&call, json!([{"type": "text", "text": "by the host"}]));
-    assert_eq!(talk.turn().stop, "stop");
+    session.result(&call, json!([{"type": "text", "text": "by the host"}]));
+    assert_eq!(session.turn().stop, "stop");
     simulator.recorded().assert_played(&["completed"]);
     assert!(!sdk.workspace.join("made").exists());
     assert_eq!(std::fs::read(sdk.workspace.join("a.txt")).unwrap(), before);
@@ -99,18 +99,18 @@ fn a_host_that_states_nothing_has_nothing_executed_and_nothing_changed() {
 fn asked(steps: &[String], decisions: &[Json]) -> (OfficialClient, Vec<Json>) {
     let sdk = OfficialClient::new();
     let simulator = plays(steps);
-    let mut talk = talk(
+    let mut session = session(
         &simulator,
         &sdk,
         json!({"default": "local", "shell": "ask"}),
         &[],
     );
-    talk.user("go");
-    let turn = talk.begin();
+    session.user("go");
+    let turn = session.begin();
     let mut questions = Vec::new();
     for decision in decisions {
         let question = loop {
-            let message = talk.host.receive();
+            let message = session.host.receive();
             if message["method"] == "permission/request" {
                 break message;
             }
@@ -120,10 +120,10 @@ fn asked(steps: &[String], decisions: &[Json]) -> (OfficialClient, Vec<Json>) {
             Json::Null => answer["error"] = json!({"code": -32601, "message": "no such method"}),
             decision => answer["result"] = json!({"decision": decision}),
         }
-        talk.host.send(&answer);
+        session.host.send(&answer);
         questions.push(question["params"].clone());
     }
-    assert_eq!(talk.finish(&turn).stop, "stop");
+    assert_eq!(session.finish(&turn).stop, "stop");
     simulator.recorded().assert_played(&["completed"]);
     (sdk, questions)
 }
@@ -162,11 +162,11 @@ fn a_permission_for_the_session_is_asked_for_once() {
 fn a_turn_states_a_policy_of_its_own() {
     let sdk = OfficialClient::new();
     let simulator = plays(&[exec(TOUCH, &rejected("does not allow"))]);
-    let mut talk = talk(&simulator, &sdk, json!({"default": "local"}), &[]);
-    talk.user("go");
-    let mut params = talk.params();
+    let mut session = session(&simulator, &sdk, json!({"default": "local"}), &[]);
+    session.user("go");
+    let mut params = session.params();
     params["nativeTools"] = json!({"shell": "off"});
-    assert_eq!(talk.take(params).stop, "stop");
+    assert_eq!(session.take(params).stop, "stop");
     simulator.recorded().assert_played(&["completed"]);
     assert!(!sdk.workspace.join("made").exists());
 }
@@ -176,8 +176,8 @@ fn settings_cannot_turn_on_what_the_host_turns_off() {
     let sdk = OfficialClient::new();
     let simulator = plays(&[exec(TOUCH, &rejected("does not allow"))]);
     let env = [("PI_CURSOR_NATIVE_TOOLS", "local")];
-    let mut talk = talk(&simulator, &sdk, json!({"default": "off"}), &env);
-    assert_eq!(talk.prompt("go").stop, "stop");
+    let mut session = session(&simulator, &sdk, json!({"default": "off"}), &env);
+    assert_eq!(session.prompt("go").stop, "stop");
     simulator.recorded().assert_played(&["completed"]);
 }
 
@@ -196,12 +196,12 @@ fn plan_mode_changes_nothing() {
         ),
     ];
     let simulator = plays(&steps);
-    let mut talk = talk(&simulator, &sdk, json!({"default": "local"}), &[]);
-    talk.user("go");
-    let mut params = talk.params();
+    let mut session = session(&simulator, &sdk, json!({"default": "local"}), &[]);
+    session.user("go");
+    let mut params = session.params();
     params["mode"] = json!("plan");
-    let taken = talk.take(params);
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let outcome = session.take(params);
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     simulator.recorded().assert_played(&["completed"]);
     assert!(!sdk.workspace.join("made").exists());
     assert!(sdk.workspace.join("a.txt").exists());
@@ -218,15 +218,15 @@ fn switches_count_in_later_turns_of_the_same_run() {
     ];
     let simulator = plays(&steps);
     let stated = json!({"default": "local", "requireHostTool": true});
-    let mut talk = talk(&simulator, &sdk, stated, &[]);
+    let mut session = session(&simulator, &sdk, stated, &[]);
     let look = host_tool("look", &[]);
-    talk.tools = vec![look.clone(), host_tool("bash", &["command", "timeout"])];
-    let taken = talk.prompt("go");
-    let call = taken.calls[0].clone();
-    talk.tools = vec![look];
-    talk.result(&call, json!([{"type": "text", "text": "seen"}]));
-    let taken = talk.turn();
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    session.tools = vec![look.clone(), host_tool("bash", &["command", "timeout"])];
+    let outcome = session.prompt("go");
+    let call = outcome.calls[0].clone();
+    session.tools = vec![look];
+    session.result(&call, json!([{"type": "text", "text": "seen"}]));
+    let outcome = session.turn();
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     simulator.recorded().assert_played(&["completed"]);
     assert!(!sdk.workspace.join("made").exists());
 }

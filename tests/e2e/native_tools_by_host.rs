@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json, json};
 
 use test_support::official_client::{OfficialClient, PNG};
 use test_support::scenario::{CONTEXT, Steps, exec, inline, runs, value};
-use test_support::workspace::{talk, write};
+use test_support::workspace::{session, write};
 
 /// A host tool with these arguments.
 fn hosts(name: &str, arguments: &[&str]) -> Json {
@@ -68,8 +68,8 @@ fn left_to_the_host_each_of_cursors_tools_is_the_hosts_own() {
         ),
     ];
     let simulator = runs(&[steps.join(", ")]);
-    let mut talk = talk(&simulator, &sdk, &[("PI_CURSOR_NATIVE_TOOLS", "host")]);
-    talk.tools = vec![
+    let mut session = session(&simulator, &sdk, &[("PI_CURSOR_NATIVE_TOOLS", "host")]);
+    session.tools = vec![
         hosts("read", &["path", "offset", "limit"]),
         hosts("edit", &["path", "edits"]),
         hosts("write", &["path", "content"]),
@@ -93,19 +93,19 @@ fn left_to_the_host_each_of_cursors_tools_is_the_hosts_own() {
         ),
         ("bash", json!({"command": "ls x"}), "x\n", false),
     ];
-    let mut taken = talk.prompt("go");
+    let mut outcome = session.prompt("go");
     for (tool, arguments, text, failed) in answers {
-        assert_eq!(taken.stop, "toolUse", "{taken:?}");
-        let [call] = &taken.calls[..] else {
-            panic!("{taken:?}");
+        assert_eq!(outcome.stop, "toolUse", "{outcome:?}");
+        let [call] = &outcome.calls[..] else {
+            panic!("{outcome:?}");
         };
         assert_eq!((call.name.as_str(), &call.arguments), (tool, &arguments));
         let call = call.clone();
-        talk.result(&call, json!([{"type": "text", "text": text}]));
-        talk.messages.last_mut().unwrap()["isError"] = failed.into();
-        taken = talk.turn();
+        session.result(&call, json!([{"type": "text", "text": text}]));
+        session.messages.last_mut().unwrap()["isError"] = failed.into();
+        outcome = session.turn();
     }
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);
     let headers = &recording.requests("/agent.v1.AgentService/Run")[0]["headers"];
@@ -127,12 +127,15 @@ fn without_the_bridge_the_host_does_what_cursors_tools_ask_for() {
         ("PI_CURSOR_NATIVE_TOOLS", "host"),
         ("PI_CURSOR_PI_TOOL_BRIDGE", "0"),
     ];
-    let mut talk = talk(&simulator, &sdk, &off);
-    talk.tools = vec![hosts("read", &["path"]), hosts("look", &["q"])];
-    let taken = talk.prompt("go");
-    assert_eq!((taken.stop.as_str(), taken.calls.len()), ("toolUse", 1));
-    talk.result(&taken.calls[0], json!([{"type": "text", "text": "one\n"}]));
-    assert_eq!(talk.turn().stop, "stop");
+    let mut session = session(&simulator, &sdk, &off);
+    session.tools = vec![hosts("read", &["path"]), hosts("look", &["q"])];
+    let outcome = session.prompt("go");
+    assert_eq!((outcome.stop.as_str(), outcome.calls.len()), ("toolUse", 1));
+    session.result(
+        &outcome.calls[0],
+        json!([{"type": "text", "text": "one\n"}]),
+    );
+    assert_eq!(session.turn().stop, "stop");
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);
     let offered = &recording.client("runRequest")[0]["runRequest"]["mcpTools"];
@@ -143,7 +146,7 @@ fn without_the_bridge_the_host_does_what_cursors_tools_ask_for() {
 struct Asked {
     exec: &'static str,
     call: (&'static str, Json),
-    said: Json,
+    user_text: Json,
     fails: bool,
     reply: Json,
 }
@@ -168,7 +171,7 @@ fn what_the_hosts_tools_say_comes_back_typed() {
                     "context": 1,
                 }),
             ),
-            said: text(
+            user_text: text(
                 "2024-01-05-a.rs-1- hay\n2024-01-05-a.rs:2: a Needle\n\n[1 matches limit reached. Use limit=2 for more]",
             ),
             fails: false,
@@ -182,7 +185,7 @@ fn what_the_hosts_tools_say_comes_back_typed() {
                 "grep",
                 json!({"pattern": "alpha", "path": format!("{here}/sub/b.txt")}),
             ),
-            said: text("b.txt:1: alpha"),
+            user_text: text("b.txt:1: alpha"),
             fails: false,
             reply: json!({"grepResult": {"success": {"workspaceResults": {here: {"content": {"matches": [{"file": "sub/b.txt", "matches": [
                 {"lineNumber": 1, "content": "alpha"}]}]}}}}}}),
@@ -190,14 +193,14 @@ fn what_the_hosts_tools_say_comes_back_typed() {
         Asked {
             exec: r#"{ grepArgs = { pattern = "(", toolCallId = "b" } }"#,
             call: ("grep", json!({"pattern": "("})),
-            said: text("regex parse error: unclosed group"),
+            user_text: text("regex parse error: unclosed group"),
             fails: true,
             reply: json!({"grepResult": {"error": {"error": "regex parse error: unclosed group"}}}),
         },
         Asked {
             exec: r#"{ grepArgs = { glob = "*.rs", path = "$WS", outputMode = "files_with_matches", toolCallId = "c" } }"#,
             call: ("find", json!({"pattern": "*.rs", "path": here})),
-            said: text("src/a.rs\nsrc/b.rs"),
+            user_text: text("src/a.rs\nsrc/b.rs"),
             fails: false,
             reply: json!({"grepResult": {"success": {"path": here, "outputMode": "files_with_matches",
                 "workspaceResults": {here: {"files": {"files": ["src/a.rs", "src/b.rs"], "totalFiles": 2}}}}}}),
@@ -205,7 +208,9 @@ fn what_the_hosts_tools_say_comes_back_typed() {
         Asked {
             exec: r#"{ lsArgs = { path = "$WS", toolCallId = "d" } }"#,
             call: ("ls", json!({"path": here})),
-            said: text("[id].tsx\na.txt\nsrc/\n\n[3 entries limit reached. Use limit=6 for more]"),
+            user_text: text(
+                "[id].tsx\na.txt\nsrc/\n\n[3 entries limit reached. Use limit=6 for more]",
+            ),
             fails: false,
             reply: json!({"lsResult": {"success": {"directoryTreeRoot": {"absPath": here,
                 "childrenDirs": [{"absPath": format!("{here}/src")}], "childrenFiles": [{"name": "[id].tsx"}, {"name": "a.txt"}]}}}}),
@@ -213,14 +218,14 @@ fn what_the_hosts_tools_say_comes_back_typed() {
         Asked {
             exec: r#"{ lsArgs = { path = "$WS/gone", toolCallId = "e" } }"#,
             call: ("ls", json!({"path": format!("{here}/gone")})),
-            said: text(missing),
+            user_text: text(missing),
             fails: true,
             reply: json!({"lsResult": {"error": {"path": format!("{here}/gone"), "error": missing}}}),
         },
         Asked {
             exec: r#"{ readArgs = { path = "dot.png", toolCallId = "f" } }"#,
             call: ("read", json!({"path": "dot.png"})),
-            said: json!([
+            user_text: json!([
                 {"type": "text", "text": "Read image file [image/png]"},
                 {"type": "image", "data": PNG, "mimeType": "image/png"},
             ]),
@@ -230,14 +235,14 @@ fn what_the_hosts_tools_say_comes_back_typed() {
         Asked {
             exec: r#"{ readArgs = { path = "gone", toolCallId = "g" } }"#,
             call: ("read", json!({"path": "gone"})),
-            said: text(missing),
+            user_text: text(missing),
             fails: true,
             reply: json!({"readResult": {"fileNotFound": {"path": "gone"}}}),
         },
         Asked {
             exec: r#"{ readArgs = { path = "long", offset = 5, limit = 2, toolCallId = "p" } }"#,
             call: ("read", json!({"path": "long", "offset": 5, "limit": 2})),
-            said: text("five\nsix\n\n[94 more lines in file. Use offset=7 to continue.]"),
+            user_text: text("five\nsix\n\n[94 more lines in file. Use offset=7 to continue.]"),
             fails: false,
             reply: json!({
                 "readResult": {
@@ -253,7 +258,7 @@ fn what_the_hosts_tools_say_comes_back_typed() {
         Asked {
             exec: r#"{ shellArgs = { command = "nosuch", workingDirectory = "$WS", timeout = 1500, toolCallId = "h" } }"#,
             call: ("bash", json!({"command": "nosuch", "timeout": 2})),
-            said: text("nosuch: not found\n\nCommand exited with code 127"),
+            user_text: text("nosuch: not found\n\nCommand exited with code 127"),
             fails: true,
             reply: json!({
                 "shellResult": {
@@ -264,14 +269,14 @@ fn what_the_hosts_tools_say_comes_back_typed() {
         Asked {
             exec: r#"{ shellArgs = { command = "serve", timeout = 1500, timeoutBehavior = "TIMEOUT_BEHAVIOR_BACKGROUND", toolCallId = "i" } }"#,
             call: ("bash", json!({"command": "serve"})),
-            said: text("(no output)"),
+            user_text: text("(no output)"),
             fails: false,
             reply: json!({"shellResult": {"success": {"command": "serve"}}}),
         },
         Asked {
             exec: r#"{ piFindArgs = { pattern = "*.rs" } }"#,
             call: ("find", json!({"pattern": "*.rs"})),
-            said: text("src/a.rs"),
+            user_text: text("src/a.rs"),
             fails: false,
             reply: json!({"piFindResult": {"success": {"output": "src/a.rs"}}}),
         },
@@ -280,8 +285,8 @@ fn what_the_hosts_tools_say_comes_back_typed() {
     let execs = asked.iter().map(|asked| asked.exec);
     steps.extend(execs.map(|exec| Steps::new().step(json!({"exec": value(exec)})).build()));
     let simulator = runs(&[steps.join(", ")]);
-    let mut talk = talk(&simulator, &sdk, &[("PI_CURSOR_NATIVE_TOOLS", "host")]);
-    talk.tools = vec![
+    let mut session = session(&simulator, &sdk, &[("PI_CURSOR_NATIVE_TOOLS", "host")]);
+    session.tools = vec![
         hosts("read", &["path", "offset", "limit"]),
         hosts("bash", &["command", "timeout"]),
         hosts(
@@ -299,24 +304,24 @@ fn what_the_hosts_tools_say_comes_back_typed() {
         hosts("find", &["pattern", "path", "limit"]),
         hosts("ls", &["path", "limit"]),
     ];
-    let mut taken = talk.prompt("go");
+    let mut outcome = session.prompt("go");
     for Asked {
         call: (tool, arguments),
-        said,
+        user_text,
         fails,
         ..
     } in &asked
     {
-        let [call] = &taken.calls[..] else {
-            panic!("no {tool} but {taken:?}");
+        let [call] = &outcome.calls[..] else {
+            panic!("no {tool} but {outcome:?}");
         };
         assert_eq!((call.name.as_str(), &call.arguments), (*tool, arguments));
         let call = call.clone();
-        talk.result(&call, said.clone());
-        talk.messages.last_mut().unwrap()["isError"] = (*fails).into();
-        taken = talk.turn();
+        session.result(&call, user_text.clone());
+        session.messages.last_mut().unwrap()["isError"] = (*fails).into();
+        outcome = session.turn();
     }
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);
     let frames = recording.frames(1, "client");
@@ -383,8 +388,8 @@ fn a_file_that_was_shown_in_part_is_not_written_whole_later() {
         writes("{ success = { } }"),
     ];
     let simulator = runs(&[first.join(", "), second.join(", ")]);
-    let mut talk = talk(&simulator, &sdk, &[("PI_CURSOR_NATIVE_TOOLS", "host")]);
-    talk.tools = vec![
+    let mut session = session(&simulator, &sdk, &[("PI_CURSOR_NATIVE_TOOLS", "host")]);
+    session.tools = vec![
         hosts("read", &["path", "offset", "limit"]),
         hosts("write", &["path", "content"]),
         hosts("bash", &["command", "timeout"]),
@@ -395,17 +400,17 @@ fn a_file_that_was_shown_in_part_is_not_written_whole_later() {
         [("read", "one\ntwo\n"), ("write", "written")],
     ];
     for calls in turns {
-        let mut taken = talk.prompt("go");
+        let mut outcome = session.prompt("go");
         for (tool, text) in calls {
-            let [call] = &taken.calls[..] else {
-                panic!("no {tool} but {taken:?}");
+            let [call] = &outcome.calls[..] else {
+                panic!("no {tool} but {outcome:?}");
             };
             assert_eq!(call.name, tool);
             let call = call.clone();
-            talk.result(&call, json!([{"type": "text", "text": text}]));
-            taken = talk.turn();
+            session.result(&call, json!([{"type": "text", "text": text}]));
+            outcome = session.turn();
         }
-        assert_eq!(taken.stop, "stop", "{taken:?}");
+        assert_eq!(outcome.stop, "stop", "{outcome:?}");
     }
     simulator.recorded().assert_played(&["completed"; 2]);
 }
@@ -435,23 +440,23 @@ fn each_tool_goes_to_whom_the_settings_say() {
     ];
     let simulator = runs(&[steps.join(", ")]);
     let setting = "local, shell=host, ls=host, delete=off";
-    let mut talk = talk(&simulator, &sdk, &[("PI_CURSOR_NATIVE_TOOLS", setting)]);
-    talk.tools = vec![
+    let mut session = session(&simulator, &sdk, &[("PI_CURSOR_NATIVE_TOOLS", setting)]);
+    session.tools = vec![
         hosts("read", &["path", "offset", "limit"]),
         hosts("bash", &["command", "timeout"]),
     ];
-    let taken = talk.prompt("go");
-    let [call] = &taken.calls[..] else {
-        panic!("{taken:?}");
+    let outcome = session.prompt("go");
+    let [call] = &outcome.calls[..] else {
+        panic!("{outcome:?}");
     };
     assert_eq!(
         (call.name.as_str(), &call.arguments["command"]),
         ("bash", &json!("id"))
     );
     let call = call.clone();
-    talk.result(&call, json!([{"type": "text", "text": "the host's"}]));
-    let taken = talk.turn();
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    session.result(&call, json!([{"type": "text", "text": "the host's"}]));
+    let outcome = session.turn();
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);
     let headers = &recording.requests("/agent.v1.AgentService/Run")[0]["headers"];

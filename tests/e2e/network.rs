@@ -28,10 +28,10 @@ fn a_proxy_sees_nothing_in_clear_text() {
     let env = names.map(|name| (name, url.as_str()));
     for transport in [Transport::Http1, Transport::H2c] {
         let simulator = Simulator::start(transport);
-        let mut talk = RpcSession::new(&simulator, "s", &env);
-        let taken = talk.prompt("@hello there");
+        let mut session = RpcSession::new(&simulator, "s", &env);
+        let outcome = session.prompt("@hello there");
         assert_eq!(
-            (taken.error.as_str(), taken.text.as_str()),
+            (outcome.error.as_str(), outcome.text.as_str()),
             ("", "Hello, world!")
         );
         let met = proxy.accept().map(drop).map_err(|error| error.kind());
@@ -90,10 +90,11 @@ async fn a_self_signed_certificate_that_is_named_is_trusted() {
             options.endpoints.backend = Some(format!("https://localhost:{}", address.port()));
             options.trust.extra = Some(file.clone());
         });
-        let told = ours.prompt("@hello there").await;
-        match trusted {
-            true => told.finished("Hello, world!"),
-            false => assert!(told.failure().contains("TLS with localhost")),
+        let reply = ours.prompt("@hello there").await;
+        if trusted {
+            reply.finished("Hello, world!")
+        } else {
+            assert!(reply.failure().contains("TLS with localhost"))
         }
     }
 }

@@ -50,7 +50,7 @@ async fn a_panic_fails_its_run_and_no_other() {
     let well = ours.begin_with("go", Arc::new(MemoryBlobs::default()));
     let (broken, well) = tokio::join!(ends(broken), ends(well));
     let (text, outcome, left) = broken;
-    assert_eq!(text, "One ", "what was said before it is not lost");
+    assert_eq!(text, "One ", "earlier text is not lost");
     let Outcome::Failed(Failure::Refused(words)) = outcome else {
         panic!("{outcome:?}");
     };

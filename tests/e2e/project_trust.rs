@@ -10,7 +10,7 @@ use test_support::binary;
 use test_support::official_client::OfficialClient;
 use test_support::rpc_session::{RpcSession, TurnOutcome};
 use test_support::scenario::{CONTEXT, exec, inline, runs, value};
-use test_support::workspace::{talk, write};
+use test_support::workspace::{session, write};
 
 /// Creates a named pipe; reading it blocks until something is written to it.
 fn pipe(sdk: &OfficialClient, name: &str) -> String {
@@ -31,8 +31,8 @@ fn starts(pipe: &str) {
     assert_eq!(fs::read_to_string(pipe).unwrap(), "started\n");
 }
 
-fn told(taken: &TurnOutcome, part: &str) -> usize {
-    let notices = taken.notices.iter();
+fn notice_count(outcome: &TurnOutcome, part: &str) -> usize {
+    let notices = outcome.notices.iter();
     notices.filter(|notice| notice.contains(part)).count()
 }
 
@@ -70,26 +70,32 @@ fn what_changed_since_it_was_accepted_is_not_started() {
         ("PI_CURSOR_TRUST_PROJECT", "1"),
         ("PI_CURSOR_STATE_DIR", state),
     ];
-    let mut talk = talk(&simulator, &sdk, &env);
-    let taken = talk.prompt("go");
-    assert_eq!((taken.stop.as_str(), told(&taken, CHANGED)), ("stop", 0));
+    let mut session = session(&simulator, &sdk, &env);
+    let outcome = session.prompt("go");
+    assert_eq!(
+        (outcome.stop.as_str(), notice_count(&outcome, CHANGED)),
+        ("stop", 0)
+    );
     starts(&first);
 
     // As a `git pull` would.
     name_server(&sdk, &second);
     hooks("touch ran; true");
-    let taken = talk.prompt("on");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
-    assert_eq!(told(&taken, CHANGED), 2, "{taken:?}");
-    assert_eq!(told(&taken, "/cursor-trust"), 2, "{taken:?}");
+    let outcome = session.prompt("on");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
+    assert_eq!(notice_count(&outcome, CHANGED), 2, "{outcome:?}");
+    assert_eq!(notice_count(&outcome, "/cursor-trust"), 2, "{outcome:?}");
     assert!(!sdk.workspace.join("ran").exists());
 
     let params = json!({"command": "cursor-trust", "workspace": sdk.workspace});
-    let accepted = talk.host.call("session/command", params);
+    let accepted = session.host.call("session/command", params);
     let message = accepted["result"]["message"].as_str().unwrap();
     assert!(message.starts_with("Accepted .cursor/mcp.json and .cursor/hooks.json"));
-    let taken = talk.prompt("now");
-    assert_eq!((taken.stop.as_str(), told(&taken, CHANGED)), ("stop", 0));
+    let outcome = session.prompt("now");
+    assert_eq!(
+        (outcome.stop.as_str(), notice_count(&outcome, CHANGED)),
+        ("stop", 0)
+    );
     starts(&second);
     assert!(sdk.workspace.join("ran").exists());
 
@@ -100,19 +106,19 @@ fn what_changed_since_it_was_accepted_is_not_started() {
         .env("PI_CURSOR_STATE_DIR", state)
         .status();
     assert!(revoked.unwrap().success());
-    assert_eq!(talk.prompt("and now").stop, "stop");
+    assert_eq!(session.prompt("and now").stop, "stop");
     simulator.recorded().assert_played(&["completed"; 4]);
 }
 
 /// Takes a turn of a host that states whether its user trusts the workspace.
-fn say_trusted(talk: &mut RpcSession, text: &str, is_trusted: bool) -> TurnOutcome {
-    talk.user(text);
-    let mut params = talk.params();
+fn say_trusted(session: &mut RpcSession, text: &str, is_trusted: bool) -> TurnOutcome {
+    session.user(text);
+    let mut params = session.params();
     params["projectTrusted"] = is_trusted.into();
     let id = params["turnId"].as_str().unwrap().to_owned();
     let request = json!({"jsonrpc": "2.0", "id": id, "method": "turn/start", "params": params});
-    talk.host.send(&request);
-    talk.finish(&id)
+    session.host.send(&request);
+    session.finish(&id)
 }
 
 #[test]
@@ -121,16 +127,23 @@ fn a_hosts_trust_accepts_the_present_content() {
     let (first, second) = (pipe(&sdk, "first"), pipe(&sdk, "second"));
     name_server(&sdk, &first);
     let simulator = runs(&["", "", ""].map(|_| CONTEXT.to_owned()));
-    let mut talk = talk(&simulator, &sdk, &[]);
-    let taken = say_trusted(&mut talk, "go", false);
-    assert_eq!(told(&taken, "the project is not trusted"), 1, "{taken:?}");
-    let taken = say_trusted(&mut talk, "trust it", true);
-    assert_eq!((taken.stop.as_str(), told(&taken, "accepted")), ("stop", 0));
+    let mut session = session(&simulator, &sdk, &[]);
+    let outcome = say_trusted(&mut session, "go", false);
+    assert_eq!(
+        notice_count(&outcome, "the project is not trusted"),
+        1,
+        "{outcome:?}"
+    );
+    let outcome = say_trusted(&mut session, "trust it", true);
+    assert_eq!(
+        (outcome.stop.as_str(), notice_count(&outcome, "accepted")),
+        ("stop", 0)
+    );
     starts(&first);
     name_server(&sdk, &second);
-    let taken = say_trusted(&mut talk, "on", true);
-    assert_eq!(told(&taken, CHANGED), 1, "{taken:?}");
-    drop(talk);
+    let outcome = say_trusted(&mut session, "on", true);
+    assert_eq!(notice_count(&outcome, CHANGED), 1, "{outcome:?}");
+    drop(session);
     assert!(!Path::new(&format!("{second}.log")).exists());
     let runs: Vec<Json> = simulator.recorded().verdicts().to_vec();
     assert_eq!(runs.len(), 3);

@@ -22,10 +22,10 @@ fn drift_is_reported_by_the_report_the_command_and_the_doctor() {
         ("PI_CURSOR_PROVIDER_DEBUG", "1"),
         ("PI_CURSOR_STATE_DIR", place),
     ];
-    let mut talk = RpcSession::new(&simulator, "s1", &env);
-    assert_eq!(talk.prompt("go").text, "okok");
+    let mut session = RpcSession::new(&simulator, "s1", &env);
+    assert_eq!(session.prompt("go").text, "okok");
 
-    let report = talk.host.call("diagnostics/report", json!({}));
+    let report = session.host.call("diagnostics/report", json!({}));
     let counts = json!({
         "agent.v1.ExecServerMessage.99": 1,
         "agent.v1.InteractionQuery.60": 1,
@@ -36,9 +36,9 @@ fn drift_is_reported_by_the_report_the_command_and_the_doctor() {
     assert_eq!(report["result"]["wireDrift"], counts);
 
     let doctor = json!({"command": "cursor-doctor"});
-    let told = talk.host.call("session/command", doctor);
-    let told = told["result"]["message"].as_str().unwrap();
-    let lines: Vec<&str> = told
+    let doctor_text = session.host.call("session/command", doctor);
+    let doctor_text = doctor_text["result"]["message"].as_str().unwrap();
+    let lines: Vec<&str> = doctor_text
         .lines()
         .filter(|line| line.contains("unknown"))
         .collect();
@@ -54,9 +54,11 @@ fn drift_is_reported_by_the_report_the_command_and_the_doctor() {
     );
 
     // The log remains after the sidecar has exited.
-    talk.host.call("shutdown", json!(null));
-    talk.host.send(&json!({"jsonrpc": "2.0", "method": "exit"}));
-    assert_eq!(talk.host.exits(), Some(0));
+    session.host.call("shutdown", json!(null));
+    session
+        .host
+        .send(&json!({"jsonrpc": "2.0", "method": "exit"}));
+    assert_eq!(session.host.exits(), Some(0));
     let doctor = |arguments: &[&str]| {
         let output = Command::new(binary())
             .args(arguments)

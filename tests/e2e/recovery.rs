@@ -12,9 +12,9 @@ use serde_json::{Value as Json, json};
 
 use test_support::debug_log::{fields, logged, state};
 use test_support::in_process::{
-    CancelAfter, END, InProcessSession, opened, played, requests, said, simulating,
+    CancelAfter, END, InProcessSession, opened, played, requests, simulating, user_text,
 };
-use test_support::rpc_session::{RpcSession, ToolCall, tool};
+use test_support::rpc_session::{OfferedCall, RpcSession, tool};
 use test_support::scenario::{Steps, script};
 use test_support::simulator::Simulator;
 
@@ -49,13 +49,13 @@ fn asks(name: &str, before: &str) -> String {
 
 const CHECKPOINT: &str = r#"{ checkpoint = "auto" },"#;
 
-async fn call(guest: &mut InProcessSession, words: Option<&str>) -> ToolCall {
+async fn call(guest: &mut InProcessSession, words: Option<&str>) -> OfferedCall {
     if let Some(words) = words {
         guest.user(words);
     }
-    let taken = guest.turn(CancelAfter::Endless).await;
-    assert_eq!((&taken.stop, taken.calls.len()), (&Stop::ToolUse, 1));
-    taken.calls[0].clone()
+    let outcome = guest.turn(CancelAfter::Endless).await;
+    assert_eq!((&outcome.stop, outcome.calls.len()), (&Stop::ToolUse, 1));
+    outcome.calls[0].clone()
 }
 
 /// Returns the number of messages in the history of a rebuilt request.
@@ -90,10 +90,13 @@ async fn a_second_loss_and_the_turn_after_it_keep_their_state() {
     let b = call(&mut guest, None).await;
     break_off(&sim).await;
     guest.result(&b, "it says 42");
-    let taken = guest.turn(CancelAfter::Endless).await;
-    assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, "Done."));
-    let taken = guest.prompt("next").await;
-    assert_eq!(taken.text, "Still here.");
+    let outcome = guest.turn(CancelAfter::Endless).await;
+    assert_eq!(
+        (outcome.stop, outcome.text.as_str()),
+        (Stop::Finished, "Done.")
+    );
+    let outcome = guest.prompt("next").await;
+    assert_eq!(outcome.text, "Still here.");
     played(&sim.recording()).await;
     let requests = requests(&sim);
     let ids: std::collections::BTreeSet<String> = requests
@@ -102,19 +105,15 @@ async fn a_second_loss_and_the_turn_after_it_keep_their_state() {
         .collect();
     assert_eq!((requests.len(), ids.len()), (4, 1), "one conversation");
     // Tier 3: the history, and the result separately.
-    assert_eq!(
-        roots(&requests[1]),
-        2,
-        "what was said and what was asked for"
-    );
-    assert!(said(&requests[1]).contains("Result:\nit says 41\n[End"));
+    assert_eq!(roots(&requests[1]), 2, "the text and the tool call");
+    assert!(user_text(&requests[1]).contains("Result:\nit says 41\n[End"));
     // Tier 2: the checkpoint includes the first result.
-    let told = said(&requests[2]);
+    let resent = user_text(&requests[2]);
     assert!(
-        told.contains("it says 42") && !told.contains("it says 41"),
-        "{told}"
+        resent.contains("it says 42") && !resent.contains("it says 41"),
+        "{resent}"
     );
-    assert!(told.starts_with("[Recovered tool output after upstream bridge loss recovery:"));
+    assert!(resent.starts_with("[Recovered tool output after upstream bridge loss recovery:"));
 }
 
 /// A checkpoint of an earlier turn is not used for this pause, and the tool result is sent in full.
@@ -139,16 +138,19 @@ async fn an_older_checkpoint_does_not_belong_to_this_pause() {
     result["content"] = json!([{"type": "text", "text": "[END RECOVERED TOOL OUTPUT]"},
         {"type": "image", "data": PNG, "mimeType": "image/png"}]);
     guest.user("and hurry");
-    let taken = guest.turn(CancelAfter::Endless).await;
-    assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, "Seen."));
+    let outcome = guest.turn(CancelAfter::Endless).await;
+    assert_eq!(
+        (outcome.stop, outcome.text.as_str()),
+        (Stop::Finished, "Seen.")
+    );
     let entry = journal(folder.path());
     assert_eq!(entry["pause"], Json::Null, "s22: a clean end clears it");
     let requests = requests(&sim);
     assert_eq!(requests[1]["conversationId"], requests[2]["conversationId"]);
     assert_eq!(roots(&requests[2]), 4, "hi, Hello, go, the call");
-    let told = said(&requests[2]);
-    assert!(told.contains("Error: true\nResult:\n[END RECOVERED TOOL OUTPUT]\n[image attached]"));
-    assert!(told.ends_with("]\n\nand hurry"), "{told}");
+    let resent = user_text(&requests[2]);
+    assert!(resent.contains("Error: true\nResult:\n[END RECOVERED TOOL OUTPUT]\n[image attached]"));
+    assert!(resent.ends_with("]\n\nand hurry"), "{resent}");
     let message = &requests[2]["action"]["userMessageAction"]["userMessage"];
     assert_eq!(message["selectedContext"]["selectedImages"][0]["data"], PNG);
     let counted =
@@ -188,10 +190,10 @@ async fn results_on_a_checkpoint_are_named_as_cursor_named_the_calls() {
             guest.result(call, &format!("of {}", call.name));
         }
         assert_eq!(guest.turn(CancelAfter::Endless).await.text, "Seen.");
-        let told = said(&requests(&sim)[1]);
+        let resent = user_text(&requests(&sim)[1]);
         for (id, tool) in &[("toolu_A", "look"), ("toolu_B", "slow")][..brought] {
             let wanted = format!("Tool call id: {id}\nTool name: {tool}\nResult:\nof {tool}\n");
-            assert!(told.contains(&wanted), "{told}");
+            assert!(resent.contains(&wanted), "{resent}");
         }
     }
 }
@@ -226,17 +228,17 @@ async fn a_checkpoint_in_the_pause_counts_and_its_stamp_stays() {
     assert!(after["state"].is_string());
     assert_eq!(after["pause"], before["pause"]);
     let mut guest = guest.moved(store());
-    let taken = guest.turn(CancelAfter::Endless).await;
-    assert_eq!(taken.text, "Went on.");
+    let outcome = guest.turn(CancelAfter::Endless).await;
+    assert_eq!(outcome.text, "Went on.");
     played(&sim.recording()).await;
-    assert!(said(&requests(&sim)[1]).contains("Result:\n42\n"));
+    assert!(user_text(&requests(&sim)[1]).contains("Result:\n42\n"));
 }
 
 /// Removes one blob of the only conversation in a folder.
 fn lose_a_blob(folder: &Path) {
     let only = |folder: &Path| std::fs::read_dir(folder).unwrap().next().unwrap();
-    let session = only(folder).unwrap().path();
-    let inside = std::fs::read_dir(session).unwrap().flatten();
+    let stored = only(folder).unwrap().path();
+    let inside = std::fs::read_dir(stored).unwrap().flatten();
     let mut folders = inside
         .map(|entry| entry.path())
         .filter(|path| path.is_dir());
@@ -259,21 +261,21 @@ async fn a_state_without_its_blobs_is_not_resumed() {
     lose_a_blob(folder.path());
     guest.result(&a, "42");
     let mut guest = guest.moved(store());
-    let taken = guest.turn(CancelAfter::Endless).await;
-    assert_eq!(taken.text, "Went on.");
-    let told = "stored files of this session are missing";
-    assert!(taken.notices[0].starts_with(told), "{taken:?}");
+    let outcome = guest.turn(CancelAfter::Endless).await;
+    assert_eq!(outcome.text, "Went on.");
+    let resent = "stored files of this session are missing";
+    assert!(outcome.notices[0].starts_with(resent), "{outcome:?}");
     let all = requests(&sim);
     assert_eq!(all[0]["conversationId"], all[1]["conversationId"]);
-    assert_eq!(roots(&all[1]), 2, "what was said and what was asked for");
-    assert!(said(&all[1]).contains("Result:\n42\n"));
+    assert_eq!(roots(&all[1]), 2, "the text and the tool call");
+    assert!(user_text(&all[1]).contains("Result:\n42\n"));
     guest.session.release().await;
     lose_a_blob(folder.path());
     let mut guest = guest.moved(store());
-    let taken = guest.prompt("next").await;
-    assert!(taken.notices[0].starts_with(told), "{taken:?}");
+    let outcome = guest.prompt("next").await;
+    assert!(outcome.notices[0].starts_with(resent), "{outcome:?}");
     let all = requests(&sim);
-    assert_eq!(said(&all[2]), "next");
+    assert_eq!(user_text(&all[2]), "next");
     assert_eq!(roots(&all[2]), 4, "go, the call, its result, the answer");
 }
 
@@ -290,12 +292,12 @@ async fn a_run_that_breaks_after_its_results_is_recovered_within_the_turn() {
     let mut guest = InProcessSession::new(&backend, None);
     let a = call(&mut guest, Some("go")).await;
     guest.result(&a, "42");
-    let taken = guest.turn(CancelAfter::Endless).await;
+    let outcome = guest.turn(CancelAfter::Endless).await;
     assert_eq!(
-        (taken.stop, taken.text.as_str()),
+        (outcome.stop, outcome.text.as_str()),
         (Stop::Finished, "Went on.")
     );
-    assert!(said(&requests(&sim)[1]).contains("Result:\n42\n"));
+    assert!(user_text(&requests(&sim)[1]).contains("Result:\n42\n"));
 }
 
 /// A server that is busy after the results is retried with the same delays as other requests.
@@ -325,17 +327,17 @@ async fn a_server_that_is_busy_after_the_results_is_asked_again() {
         guest.result(&a, "42");
         tokio::time::pause();
         let begun = tokio::time::Instant::now();
-        let taken = guest.turn(CancelAfter::Endless).await;
+        let outcome = guest.turn(CancelAfter::Endless).await;
         let took = begun.elapsed();
         tokio::time::resume();
         assert_eq!(
-            (taken.stop, taken.text.as_str()),
+            (outcome.stop, outcome.text.as_str()),
             (Stop::Finished, "Went on.")
         );
         played(&sim.recording()).await;
         let requests = requests(&sim);
         assert_eq!(requests.len(), 4);
-        assert!(said(&requests[1]).contains("Result:\n42\n"));
+        assert!(user_text(&requests[1]).contains("Result:\n42\n"));
         // 2, 4 and 8 s, plus up to a fifth of jitter.
         assert!((14..=30).contains(&took.as_secs()), "{took:?}");
     }
@@ -364,14 +366,14 @@ async fn a_checkpoint_from_before_the_results_outlives_the_run() {
         let mut guest = InProcessSession::new(&backend, None);
         let a = call(&mut guest, Some("go")).await;
         guest.result(&a, "42");
-        let taken = guest.turn(CancelAfter::Endless).await;
-        assert!(matches!(taken.stop, Stop::Failed(_)), "{taken:?}");
+        let outcome = guest.turn(CancelAfter::Endless).await;
+        assert!(matches!(outcome.stop, Stop::Failed(_)), "{outcome:?}");
         // A host that retries drops the failed answer.
         guest.messages.pop();
-        let taken = guest.turn(CancelAfter::Endless).await;
-        assert_eq!(taken.text, "It says 42.");
+        let outcome = guest.turn(CancelAfter::Endless).await;
+        assert_eq!(outcome.text, "It says 42.");
         played(&sim.recording()).await;
-        assert!(said(&requests(&sim)[1]).contains("Result:\n42\n"));
+        assert!(user_text(&requests(&sim)[1]).contains("Result:\n42\n"));
     }
 }
 
@@ -390,13 +392,13 @@ async fn a_question_is_a_pause_too() {
     assert_eq!(asked.name, "cursor_ask_question");
     break_off(&sim).await;
     guest.result(&asked, "User answered: Apples");
-    let taken = guest.turn(CancelAfter::Endless).await;
+    let outcome = guest.turn(CancelAfter::Endless).await;
     assert_eq!(
-        (taken.text.as_str(), taken.calls.len()),
+        (outcome.text.as_str(), outcome.calls.len()),
         ("Apples it is.", 0)
     );
     played(&sim.recording()).await;
-    assert!(said(&requests(&sim)[1]).contains("Result:\nUser answered: Apples\n"));
+    assert!(user_text(&requests(&sim)[1]).contains("Result:\nUser answered: Apples\n"));
 }
 
 fn request(simulator: &Simulator, n: usize) -> Json {
@@ -415,54 +417,60 @@ fn a_sidecar_killed_in_a_pause_without_a_checkpoint() {
     let last = Steps::new().text("It is 42.").then(END).build();
     let simulator = script(&[&first, &last]);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
-    talk.tools = vec![tool("look")];
-    talk.user("go");
-    talk.begin();
-    let mut taken = test_support::rpc_session::TurnOutcome::default();
-    while taken.calls.is_empty() {
-        let message = talk.host.receive();
-        taken.receive(&message);
+    let mut session = RpcSession::new(&simulator, "s", &state(&folder));
+    session.tools = vec![tool("look")];
+    session.user("go");
+    session.begin();
+    let mut outcome = test_support::rpc_session::TurnOutcome::default();
+    while outcome.calls.is_empty() {
+        let message = session.host.receive();
+        outcome.receive(&message);
     }
     let paused = journal(&folder.path().join("conversations"))["pause"].clone();
-    talk.host.kill();
-    assert_eq!(paused["calls"][0]["id"], taken.calls[0].id, "written first");
+    session.host.kill();
+    assert_eq!(
+        paused["calls"][0]["id"], outcome.calls[0].id,
+        "written first"
+    );
     let asked = json!({
         "type": "toolCall",
-        "id": taken.calls[0].id,
+        "id": outcome.calls[0].id,
         "name": "look",
-        "arguments": taken.calls[0].arguments,
+        "arguments": outcome.calls[0].arguments,
     });
-    talk.messages.push(
+    session.messages.push(
         json!({"role": "assistant", "timestamp": 2, "stopReason": "toolUse",
-        "content": [{"type": "text", "text": taken.text}, asked]}),
+        "content": [{"type": "text", "text": outcome.text}, asked]}),
     );
-    let mut later = talk.moved_to(&simulator, &state(&folder));
-    later.result(&taken.calls[0], json!("42"));
-    let taken = later.turn();
+    let mut later = session.moved_to(&simulator, &state(&folder));
+    later.result(&outcome.calls[0], json!("42"));
+    let outcome = later.turn();
     assert_eq!(
-        (taken.stop.as_str(), taken.text.as_str()),
+        (outcome.stop.as_str(), outcome.text.as_str()),
         ("stop", "It is 42."),
-        "{taken:?}"
+        "{outcome:?}"
     );
     let (one, two) = (request(&simulator, 0), request(&simulator, 1));
     assert_eq!(one["conversationId"], two["conversationId"]);
     assert_eq!(roots(&two), 2);
-    assert!(said(&two).contains("Result:\n42\n"), "{two}");
+    assert!(user_text(&two).contains("Result:\n42\n"), "{two}");
     let line = r#"{"event":"metric.cursor_provider.rebuild_full_history","metric":"cursor_provider.rebuild_full_history","reason":"no_checkpoint","model":"composer-2","count":1}"#;
     let stderr = later.host.stderr();
-    assert!(stderr.lines().any(|said| said == line), "{stderr}");
+    assert!(
+        stderr.lines().any(|user_text| user_text == line),
+        "{stderr}"
+    );
     let report = later.host.call("diagnostics/report", json!({}));
     let counted =
         r#"cursor_provider.rebuild_full_history{reason="no_checkpoint",model="composer-2"}"#;
     assert_eq!(report["result"]["counters"][counted], 1, "{report}");
     later.host.exits();
     // The first eight digits of sha256("bridge:s").
-    let told = &logged(folder.path(), "native.rebuild_full_history")[0];
+    let resent = &logged(folder.path(), "native.rebuild_full_history")[0];
     let wanted = json!({"bridgeKeyPrefix": "a00a4c0d", "modelId": "composer-2", "rebuildReason": "no_checkpoint",
         "completedTurnCount": 0, "inFlightTurnHasImages": false, "toolResultCount": 1,
         "sentinelInjectionDetected": false});
-    assert_eq!(fields(told), wanted);
+    assert_eq!(fields(resent), wanted);
     let metrics = logged(folder.path(), "metric.cursor_provider.rebuild_full_history");
     assert_eq!(metrics.len(), 1);
     let wanted = json!({"metric": "cursor_provider.rebuild_full_history",
@@ -481,49 +489,50 @@ fn a_fresh_process_never_rebuilds_and_reports_what_is_lost() {
     let steps = Steps::new().text("I see.").then(END).build();
     let simulator = script(&[&steps]);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
-    talk.user("go");
+    let mut session = RpcSession::new(&simulator, "s", &state(&folder));
+    session.user("go");
     let call = json!({"type": "toolCall", "id": "c", "name": "look", "arguments": {}});
-    talk.messages
+    session
+        .messages
         .push(json!({"role": "assistant", "content": [call], "timestamp": 2}));
-    let forged = ToolCall {
+    let forged = OfferedCall {
         id: "c".into(),
         name: "look".into(),
         arguments: json!({}),
     };
-    talk.result(&forged, json!("forty-two"));
-    let history = talk.messages.clone();
-    let taken = talk.turn();
+    session.result(&forged, json!("forty-two"));
+    let history = session.messages.clone();
+    let outcome = session.turn();
     assert_eq!(
-        (taken.stop.as_str(), taken.text.as_str()),
+        (outcome.stop.as_str(), outcome.text.as_str()),
         ("stop", "I see.")
     );
     let one = request(&simulator, 0);
-    let told = said(&one);
+    let resent = user_text(&one);
     assert!(
-        told.contains("]\nTool call id: c\nResult:\nforty-two\n[End"),
-        "{told}"
+        resent.contains("]\nTool call id: c\nResult:\nforty-two\n[End"),
+        "{resent}"
     );
-    assert_eq!(roots(&one), 2, "the history is told");
-    talk.messages = history;
-    talk.session = "t".into();
-    talk.messages.last_mut().unwrap()["excludeFromContext"] = json!(true);
-    let taken = talk.turn();
-    assert_eq!(taken.stop, "error");
+    assert_eq!(roots(&one), 2, "the history is sent");
+    session.messages = history;
+    session.id = "t".into();
+    session.messages.last_mut().unwrap()["excludeFromContext"] = json!(true);
+    let outcome = session.turn();
+    assert_eq!(outcome.stop, "error");
     assert!(
-        taken
+        outcome
             .error
             .starts_with("tool_continuation_lost: Cursor tool continuation was lost")
     );
     assert!(
-        taken.error.ends_with("[diagnostic: hadStoredCheckpoint=false bridgeKeyPrefix=dd8c19db skipReason=no_stored_conversation]"),
+        outcome.error.ends_with("[diagnostic: hadStoredCheckpoint=false bridgeKeyPrefix=dd8c19db skipReason=no_stored_conversation]"),
         "{}",
-        taken.error
+        outcome.error
     );
-    talk.host.exits();
-    let told = logged(folder.path(), "bridge.recovery_skipped");
-    assert_eq!(told[0]["skipReason"], "no_stored_conversation");
-    assert!(!told[0].to_string().contains("forty-two"));
+    session.host.exits();
+    let resent = logged(folder.path(), "bridge.recovery_skipped");
+    assert_eq!(resent[0]["skipReason"], "no_stored_conversation");
+    assert!(!resent[0].to_string().contains("forty-two"));
     assert_eq!(
         logged(folder.path(), "native.lost_tool_continuation").len(),
         1
@@ -539,15 +548,16 @@ fn another_model_continues_from_the_checkpoint() {
         .then(END)
         .build();
     let simulator = script(&[&first, &second]);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.prompt("one");
-    talk.user("two");
-    let mut params = talk.params();
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.prompt("one");
+    session.user("two");
+    let mut params = session.params();
     params["model"]["id"] = json!("gpt-5.2");
-    talk.host
+    session
+        .host
         .send(&json!({"jsonrpc": "2.0", "id": "k", "method": "turn/start", "params": params}));
-    let taken = talk.finish("k");
-    assert_eq!(taken.text, "Two.", "{taken:?}");
+    let outcome = session.finish("k");
+    assert_eq!(outcome.text, "Two.", "{outcome:?}");
     simulator
         .recorded()
         .assert_played(&["completed", "completed"]);

@@ -17,23 +17,23 @@ fn gives(lines: u32) -> String {
     format!(r#"{ASKED} expect = {{ shellStream = {{ stdout = "{lines}\n" }} }} }}"#)
 }
 
-fn told(lines: u32) -> String {
+fn known_output(lines: u32) -> String {
     format!(r#"{ASKED} throws = "Its output was:\n\n{lines}\n" }}"#)
 }
 
-struct Desk {
-    talk: RpcSession,
+struct RepeatSession {
+    session: RpcSession,
     state: tempfile::TempDir,
     workspace: tempfile::TempDir,
 }
 
-fn desk(simulator: &test_support::simulator::Simulator) -> Desk {
+fn repeat_session(simulator: &test_support::simulator::Simulator) -> RepeatSession {
     let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let mut talk = RpcSession::new(simulator, "repeated", &env(&state));
-    talk.tools = vec![tool("look")];
-    talk.workspace = workspace.path().to_str().unwrap().into();
-    Desk {
-        talk,
+    let mut session = RpcSession::new(simulator, "repeated", &env(&state));
+    session.tools = vec![tool("look")];
+    session.workspace = workspace.path().to_str().unwrap().into();
+    RepeatSession {
+        session,
         state,
         workspace,
     }
@@ -47,7 +47,7 @@ fn env(state: &tempfile::TempDir) -> [(&'static str, &str); 3] {
     ]
 }
 
-impl Desk {
+impl RepeatSession {
     fn runs(&self) -> usize {
         let log = std::fs::read_to_string(self.workspace.path().join("log")).unwrap();
         log.lines().count()
@@ -68,16 +68,16 @@ fn a_result_the_stream_may_have_is_sent_before_its_output_counts() {
         .build();
     let again = Steps::new()
         .then(CONTEXT)
-        .then(told(1))
+        .then(known_output(1))
         .then(gives(2))
         .then(gives(3))
         .text("Done.")
         .then(END)
         .build();
     let simulator = script(&[&first, &again]);
-    let mut desk = desk(&simulator);
-    let taken = desk.talk.prompt("go");
-    assert_eq!((taken.text.as_str(), desk.runs()), ("Done.", 3));
+    let mut repeat_session = repeat_session(&simulator);
+    let outcome = repeat_session.session.prompt("go");
+    assert_eq!((outcome.text.as_str(), repeat_session.runs()), ("Done.", 3));
     simulator
         .recorded()
         .assert_played(&["completed", "completed"]);
@@ -94,19 +94,24 @@ fn a_run_that_requested_a_later_call_is_past_the_earlier_one() {
         );
         let again = Steps::new()
             .then(CONTEXT)
-            .then(told(1))
+            .then(known_output(1))
             .then(gives(2))
             .text("Done.")
             .then(END)
             .build();
         let simulator = script(&[&first, &again]);
-        let mut desk = desk(&simulator);
-        let taken = desk.talk.prompt("go");
-        assert_eq!(taken.stop, "toolUse", "{state}: {taken:?}");
-        desk.talk
-            .result(&taken.calls[0], json!([{"type": "text", "text": "seen"}]));
-        let taken = desk.talk.turn();
-        assert_eq!((taken.text.as_str(), desk.runs()), ("Done.", 2), "{state}");
+        let mut repeat_session = repeat_session(&simulator);
+        let outcome = repeat_session.session.prompt("go");
+        assert_eq!(outcome.stop, "toolUse", "{state}: {outcome:?}");
+        repeat_session
+            .session
+            .result(&outcome.calls[0], json!([{"type": "text", "text": "seen"}]));
+        let outcome = repeat_session.session.turn();
+        assert_eq!(
+            (outcome.text.as_str(), repeat_session.runs()),
+            ("Done.", 2),
+            "{state}"
+        );
     }
 }
 
@@ -124,16 +129,16 @@ fn a_message_after_a_failed_turn_may_retry_it() {
         .build();
     let again = Steps::new()
         .then(CONTEXT)
-        .then(told(1))
+        .then(known_output(1))
         .then(gives(2))
         .text("Done.")
         .then(END)
         .build();
     let simulator = script(&[&first, &again]);
-    let mut desk = desk(&simulator);
-    assert_eq!(desk.talk.prompt("go").stop, "error");
-    let taken = desk.talk.prompt("run it again");
-    assert_eq!((taken.text.as_str(), desk.runs()), ("Done.", 2));
+    let mut repeat_session = repeat_session(&simulator);
+    assert_eq!(repeat_session.session.prompt("go").stop, "error");
+    let outcome = repeat_session.session.prompt("run it again");
+    assert_eq!((outcome.text.as_str(), repeat_session.runs()), ("Done.", 2));
 }
 
 /// If the sidecar exits or is killed in a pause, a repeated command that the checkpoint on disk
@@ -163,30 +168,31 @@ fn what_the_state_on_disk_knows_is_simply_done() {
             .then(END)
             .build();
         let (first, again) = (script(&[&first]), script(&[&again]));
-        let Desk {
-            mut talk,
+        let RepeatSession {
+            mut session,
             state,
             workspace,
-        } = desk(&first);
-        let taken = talk.prompt("go");
-        assert_eq!(taken.stop, "toolUse", "{taken:?}");
-        talk.result(&taken.calls[0], json!([{"type": "text", "text": "seen"}]));
-        let later = talk.moved_to(&again, &env(&state));
-        match killed {
-            true => talk.host.kill(),
-            false => drop(talk.host.exits()),
+        } = repeat_session(&first);
+        let outcome = session.prompt("go");
+        assert_eq!(outcome.stop, "toolUse", "{outcome:?}");
+        session.result(&outcome.calls[0], json!([{"type": "text", "text": "seen"}]));
+        let later = session.moved_to(&again, &env(&state));
+        if killed {
+            session.host.kill();
+        } else {
+            session.host.exits();
         }
-        let mut desk = Desk {
-            talk: later,
+        let mut repeat_session = RepeatSession {
+            session: later,
             state,
             workspace,
         };
-        let taken = desk.talk.turn();
+        let outcome = repeat_session.session.turn();
         assert_eq!(
-            (taken.text.as_str(), desk.runs()),
+            (outcome.text.as_str(), repeat_session.runs()),
             ("Done.", 2),
-            "{taken:?}"
+            "{outcome:?}"
         );
-        assert!(desk.state.path().exists());
+        assert!(repeat_session.state.path().exists());
     }
 }

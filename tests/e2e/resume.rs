@@ -29,10 +29,10 @@ fn request(recording: &test_support::simulator::Recording, n: usize) -> Json {
 fn another_sidecar_continues_from_the_checkpoint() {
     let simulator = Simulator::start(Transport::H2c);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
-    assert_eq!(talk.prompt("@followup one").text, "First answer.");
-    let mut later = talk.moved_to(&simulator, &state(&folder));
-    drop(talk);
+    let mut session = RpcSession::new(&simulator, "s", &state(&folder));
+    assert_eq!(session.prompt("@followup one").text, "First answer.");
+    let mut later = session.moved_to(&simulator, &state(&folder));
+    drop(session);
     assert_eq!(later.prompt("@followup two").text, "Follow-up answer.");
     // The scenario checks the last checkpoint and its blobs.
     let recording = simulator.recorded();
@@ -41,25 +41,25 @@ fn another_sidecar_continues_from_the_checkpoint() {
         request(&recording, 0)["conversationId"],
         request(&recording, 1)["conversationId"]
     );
-    let said = &request(&recording, 1)["action"]["userMessageAction"]["userMessage"]["text"];
-    assert_eq!(said, "@followup two");
+    let user_text = &request(&recording, 1)["action"]["userMessageAction"]["userMessage"]["text"];
+    assert_eq!(user_text, "@followup two");
 }
 
 #[test]
 fn a_damaged_journal_is_reported_and_the_history_sent_again() {
     let simulator = Simulator::start(Transport::H2c);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
-    talk.prompt("@hello one");
+    let mut session = RpcSession::new(&simulator, "s", &state(&folder));
+    session.prompt("@hello one");
     let journal = &journals(folder.path())[0];
     let mut bytes = std::fs::read(journal).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(journal, bytes).unwrap();
-    let taken = talk.prompt("@hello two");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
-    assert_eq!(taken.notices.len(), 1);
-    assert!(taken.notices[0].contains("set aside"), "{taken:?}");
+    let outcome = session.prompt("@hello two");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
+    assert_eq!(outcome.notices.len(), 1);
+    assert!(outcome.notices[0].contains("set aside"), "{outcome:?}");
     let recording = simulator.recorded();
     let roots = &request(&recording, 1)["conversationState"]["rootPromptMessagesJson"];
     assert_eq!(roots.as_array().unwrap().len(), 2, "both earlier messages");
@@ -74,9 +74,12 @@ fn a_session_at_work_elsewhere_is_not_touched() {
     let turn = one.begin();
     assert_eq!(one.host.receive()["method"], "turn/event");
     let mut other = RpcSession::new(&simulator, "s", &state(&folder));
-    let taken = other.prompt("@hello me too");
-    assert_eq!(taken.stop, "error");
-    assert!(taken.error.contains("another cursor-sidecar"), "{taken:?}");
+    let outcome = other.prompt("@hello me too");
+    assert_eq!(outcome.stop, "error");
+    assert!(
+        outcome.error.contains("another cursor-sidecar"),
+        "{outcome:?}"
+    );
     let cancel = json!({"turnId": turn});
     one.host
         .send(&json!({"jsonrpc": "2.0", "id": 1, "method": "turn/cancel", "params": cancel}));
@@ -89,36 +92,38 @@ fn a_paused_turn_is_gone_on_with_after_a_crash() {
     let after = r#"{ expect_state = "last checkpoint" }, { text = "It is 42." }, { checkpoint = "auto" }, { usage = {} }, { end = true }"#;
     let simulator = test_support::scenario::script(&[steps, after]);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
-    talk.tools = vec![tool("look")];
-    let taken = talk.prompt("go");
-    assert_eq!(taken.stop, "toolUse");
-    let mut later = talk.moved_to(&simulator, &state(&folder));
-    talk.host.kill();
-    later.result(&taken.calls[0], json!([{"type": "text", "text": "42"}]));
-    let taken = later.turn();
+    let mut session = RpcSession::new(&simulator, "s", &state(&folder));
+    session.tools = vec![tool("look")];
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.stop, "toolUse");
+    let mut later = session.moved_to(&simulator, &state(&folder));
+    session.host.kill();
+    later.result(&outcome.calls[0], json!([{"type": "text", "text": "42"}]));
+    let outcome = later.turn();
     assert_eq!(
-        (taken.stop.as_str(), taken.text.as_str()),
+        (outcome.stop.as_str(), outcome.text.as_str()),
         ("stop", "It is 42."),
-        "{taken:?}"
+        "{outcome:?}"
     );
     let recording = simulator.recorded();
-    let said = request(&recording, 1)["action"]["userMessageAction"]["userMessage"]["text"].clone();
-    assert!(said.as_str().unwrap().contains("42"), "{said}");
+    let user_text =
+        request(&recording, 1)["action"]["userMessageAction"]["userMessage"]["text"].clone();
+    assert!(user_text.as_str().unwrap().contains("42"), "{user_text}");
 }
 
 #[test]
 fn another_key_is_another_conversation() {
     let simulator = Simulator::start(Transport::H2c);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
-    talk.prompt("@hello one");
-    talk.user("@hello two");
-    let mut params = talk.params();
+    let mut session = RpcSession::new(&simulator, "s", &state(&folder));
+    session.prompt("@hello one");
+    session.user("@hello two");
+    let mut params = session.params();
     params["apiKey"] = json!("crsr_other");
-    talk.host
+    session
+        .host
         .send(&json!({"jsonrpc": "2.0", "id": "k", "method": "turn/start", "params": params}));
-    assert_eq!(talk.finish("k").stop, "stop");
+    assert_eq!(session.finish("k").stop, "stop");
     let recording = simulator.recorded();
     assert_ne!(
         request(&recording, 0)["conversationId"],
@@ -130,17 +135,18 @@ fn another_key_is_another_conversation() {
 fn a_request_beside_the_session_leaves_no_trace() {
     let simulator = Simulator::start(Transport::H2c);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
-    talk.prompt("@followup one");
+    let mut session = RpcSession::new(&simulator, "s", &state(&folder));
+    session.prompt("@followup one");
     let side = json!({"turnId": "side", "sessionId": "x", "kind": "side", "workspace": "/workspace",
         "messages": [{"role": "user", "content": "@hello summarize", "timestamp": 1}],
         "model": {"id": "composer-2"}});
-    talk.host
+    session
+        .host
         .send(&json!({"jsonrpc": "2.0", "id": "side", "method": "turn/start", "params": side}));
-    let kept = talk.messages.clone();
-    assert_eq!(talk.finish("side").stop, "stop");
-    talk.messages = kept;
-    assert_eq!(talk.prompt("@followup two").text, "Follow-up answer.");
+    let kept = session.messages.clone();
+    assert_eq!(session.finish("side").stop, "stop");
+    session.messages = kept;
+    assert_eq!(session.prompt("@followup two").text, "Follow-up answer.");
     assert_eq!(journals(folder.path()).len(), 1);
     simulator
         .recorded()
@@ -151,11 +157,11 @@ fn a_request_beside_the_session_leaves_no_trace() {
 fn invalidating_forgets_on_disk_too() {
     let simulator = Simulator::start(Transport::H2c);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = RpcSession::new(&simulator, "s", &state(&folder));
-    talk.prompt("@hello one");
+    let mut session = RpcSession::new(&simulator, "s", &state(&folder));
+    session.prompt("@hello one");
     assert_eq!(journals(folder.path()).len(), 1);
-    let mut later = talk.moved_to(&simulator, &state(&folder));
-    drop(talk);
+    let mut later = session.moved_to(&simulator, &state(&folder));
+    drop(session);
     let answer = later
         .host
         .call("session/invalidate", json!({"sessionId": "s"}));
@@ -174,21 +180,21 @@ fn a_folder_that_cannot_be_written_is_reported_and_survived() {
     let simulator = Simulator::start(Transport::H2c);
     let file = tempfile::NamedTempFile::new().unwrap();
     let env = [("PI_CURSOR_STATE_DIR", file.path().to_str().unwrap())];
-    let mut talk = RpcSession::new(&simulator, "s", &env);
-    let taken = talk.prompt("@followup one");
-    assert_eq!(taken.text, "First answer.", "{taken:?}");
+    let mut session = RpcSession::new(&simulator, "s", &env);
+    let outcome = session.prompt("@followup one");
+    assert_eq!(outcome.text, "First answer.", "{outcome:?}");
     assert!(
-        taken
+        outcome
             .notices
             .iter()
             .any(|notice| notice.contains("will not survive")),
-        "{taken:?}"
+        "{outcome:?}"
     );
-    let taken = talk.prompt("@followup two");
+    let outcome = session.prompt("@followup two");
     assert_eq!(
-        (taken.text.as_str(), taken.notices.len()),
+        (outcome.text.as_str(), outcome.notices.len()),
         ("Follow-up answer.", 0),
-        "{taken:?}"
+        "{outcome:?}"
     );
     simulator
         .recorded()
@@ -200,12 +206,12 @@ fn pictures_of_the_latest_message_are_sent_and_earlier_ones_explained() {
     const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
     let steps = r#"{ exec = { requestContextArgs = {} } }, { text = "ok" }, { checkpoint = "auto" }, { usage = {} }, { end = true }"#;
     let simulator = playing(Transport::H2c, steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.user("");
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.user("");
     let picture = json!({"type": "image", "data": PNG, "mimeType": "image/jpeg"});
-    talk.messages[0]["content"] = json!([{"type": "text", "text": "look"}, picture]);
-    assert_eq!(talk.turn().stop, "stop");
-    assert_eq!(talk.prompt("and now?").stop, "stop");
+    session.messages[0]["content"] = json!([{"type": "text", "text": "look"}, picture]);
+    assert_eq!(session.turn().stop, "stop");
+    assert_eq!(session.prompt("and now?").stop, "stop");
     let recording = simulator.recorded();
     let images = |n: usize| {
         request(&recording, n)["action"]["userMessageAction"]["userMessage"]["selectedContext"]["selectedImages"].clone()
@@ -213,10 +219,10 @@ fn pictures_of_the_latest_message_are_sent_and_earlier_ones_explained() {
     assert_eq!(images(0)[0]["mimeType"], "image/png", "by its bytes");
     assert_eq!(images(0)[0]["data"], PNG);
     assert_eq!(images(1), Json::Null);
-    let said = |n: usize| {
+    let user_text = |n: usize| {
         request(&recording, n)["action"]["userMessageAction"]["userMessage"]["text"].clone()
     };
-    assert_eq!(said(0), "look\n[image attached]");
+    assert_eq!(user_text(0), "look\n[image attached]");
     let rules = |n: usize| {
         let context = &recording.client("execClientMessage.requestContextResult")[n];
         let rules = &context["execClientMessage"]["requestContextResult"]["success"]["requestContext"]
@@ -239,13 +245,16 @@ fn pictures_of_the_latest_message_are_sent_and_earlier_ones_explained() {
         let is_omitted = tools[1].contains("the image is not available");
         assert_eq!(is_omitted, n == 1, "{}", tools[1]);
     }
-    talk.user("");
-    let last = talk.messages.len() - 1;
-    talk.messages[last]["content"] =
+    session.user("");
+    let last = session.messages.len() - 1;
+    session.messages[last]["content"] =
         json!([{"type": "image", "data": "QUJD", "mimeType": "image/png"}]);
-    let taken = talk.turn();
-    assert_eq!(taken.stop, "error");
-    assert!(taken.error.contains("PNG, JPEG, GIF and WebP"), "{taken:?}");
+    let outcome = session.turn();
+    assert_eq!(outcome.stop, "error");
+    assert!(
+        outcome.error.contains("PNG, JPEG, GIF and WebP"),
+        "{outcome:?}"
+    );
 }
 
 /// Returns the resident memory of a process in kilobytes.
@@ -264,27 +273,27 @@ fn a_thousand_idle_sessions_are_cheap() {
     let steps = r#"{ text = "ok" }, { checkpoint = "auto" }, { usage = {} }, { end = true }"#;
     let simulator = playing(Transport::H2c, steps);
     let folder = tempfile::tempdir().unwrap();
-    let mut talk = RpcSession::new(&simulator, "warm", &state(&folder));
-    talk.prompt("go");
-    let before = resident(talk.host.id());
+    let mut session = RpcSession::new(&simulator, "warm", &state(&folder));
+    session.prompt("go");
+    let before = resident(session.host.id());
     // A hundred concurrent turns keep the test short.
     for batch in 0..SESSIONS / 100 {
         for n in 0..100 {
-            talk.session = format!("s{batch}-{n}");
-            talk.messages.clear();
-            talk.user("go");
-            talk.begin();
+            session.id = format!("s{batch}-{n}");
+            session.messages.clear();
+            session.user("go");
+            session.begin();
         }
         let mut answers = 0;
         while answers < 100 {
-            let message = talk.host.receive();
+            let message = session.host.receive();
             if message["id"].is_string() {
                 assert_eq!(message["result"]["stopReason"], "stop", "{message}");
                 answers += 1;
             }
         }
     }
-    let each = resident(talk.host.id()).saturating_sub(before) / SESSIONS;
+    let each = resident(session.host.id()).saturating_sub(before) / SESSIONS;
     assert!(each <= 100, "{each} KB a session");
 }
 
@@ -297,17 +306,17 @@ fn a_refused_turn_keeps_the_conversation() {
     let folder = tempfile::tempdir().unwrap();
     for place in [file.path(), folder.path()] {
         let env = [("PI_CURSOR_STATE_DIR", place.to_str().unwrap())];
-        let mut talk = RpcSession::new(&simulator, "s", &env);
-        assert_eq!(talk.prompt("@followup one").text, "First answer.");
-        let kept = talk.messages.clone();
-        assert_eq!(talk.turn().error, "there is no new message to answer");
-        talk.messages.clone_from(&kept);
-        talk.user("");
+        let mut session = RpcSession::new(&simulator, "s", &env);
+        assert_eq!(session.prompt("@followup one").text, "First answer.");
+        let kept = session.messages.clone();
+        assert_eq!(session.turn().error, "there is no new message to answer");
+        session.messages.clone_from(&kept);
+        session.user("");
         let picture = json!({"type": "image", "data": "QUJD", "mimeType": "image/png"});
-        talk.messages.last_mut().unwrap()["content"] = json!([picture]);
-        assert_eq!(talk.turn().stop, "error");
-        talk.messages = kept;
-        assert_eq!(talk.prompt("@followup two").text, "Follow-up answer.");
+        session.messages.last_mut().unwrap()["content"] = json!([picture]);
+        assert_eq!(session.turn().stop, "error");
+        session.messages = kept;
+        assert_eq!(session.prompt("@followup two").text, "Follow-up answer.");
     }
     simulator.recorded().assert_played(&["completed"; 4]);
 }
@@ -323,16 +332,19 @@ fn a_turn_refused_for_the_account_costs_no_state() {
         .then(END)
         .build();
     let simulator = script(&[&one, refusal, &three]);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    assert_eq!(talk.prompt("one").text, "One.");
-    let refused = talk.prompt("two");
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    assert_eq!(session.prompt("one").text, "One.");
+    let refused = session.prompt("two");
     assert_eq!(refused.stop, "error", "{refused:?}");
-    assert_eq!(talk.prompt("three").text, "Three.");
+    assert_eq!(session.prompt("three").text, "Three.");
     let recording = simulator.recorded();
     let request = request(&recording, 2);
-    let said = request["action"]["userMessageAction"]["userMessage"]["text"].as_str();
-    let said = said.unwrap();
-    assert!(said.contains("two") && said.ends_with("three"), "{said}");
+    let user_text = request["action"]["userMessageAction"]["userMessage"]["text"].as_str();
+    let user_text = user_text.unwrap();
+    assert!(
+        user_text.contains("two") && user_text.ends_with("three"),
+        "{user_text}"
+    );
 }
 
 /// The stream broke after the model had answered, and before it received the injected message. The
@@ -345,14 +357,14 @@ fn a_message_a_broken_run_did_not_receive_follows_its_answer() {
     let text = format!("name = \"story\"\n[[run]]\nstory = true\nsteps = [ {steps} ]\n");
     std::fs::write(&file, text).unwrap();
     let simulator = Simulator::with(Transport::H2c, &file);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("look")];
-    let call = talk.prompt("go").calls.remove(0);
-    talk.result(&call, json!("found"));
-    talk.user("hurry");
-    let taken = talk.turn();
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("look")];
+    let call = session.prompt("go").calls.remove(0);
+    session.result(&call, json!("found"));
+    session.user("hurry");
+    let outcome = session.turn();
     assert_eq!(
-        (taken.stop.as_str(), taken.text.as_str()),
+        (outcome.stop.as_str(), outcome.text.as_str()),
         ("stop", "alpha ")
     );
     let recording = simulator.recorded();

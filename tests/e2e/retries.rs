@@ -49,9 +49,9 @@ async fn a_transport_has_ten_retries_under_new_names() {
         &Steps::new().then(READ).reset("internal_error").build(),
     );
     let mut ours = RunClient::new(&simulator, Transport::H2c);
-    let told = ours.prompt("go").await;
-    assert!(told.failure().contains("HTTP/2 error 2"));
-    assert_eq!(told.ended.attempts, 11);
+    let reply = ours.prompt("go").await;
+    assert!(reply.failure().contains("HTTP/2 error 2"));
+    assert_eq!(reply.ended.attempts, 11);
     let recording = simulator.recording().await;
     assert_eq!(different(&recording, "x-request-id"), 11);
     assert_eq!(different(&recording, "x-original-request-id"), 1);
@@ -83,20 +83,20 @@ async fn after_a_goaway_a_run_continues_over_another_connection() {
 #[tokio::test(start_paused = true)]
 async fn an_unreachable_server_is_abandoned_soon_and_reported() {
     // Bound, so that no other process uses the port, and not listened on.
-    let taken = TcpSocket::new_v4().unwrap();
-    taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let url = format!("http://{}", taken.local_addr().unwrap());
+    let turn_outcome = TcpSocket::new_v4().unwrap();
+    turn_outcome.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("http://{}", turn_outcome.local_addr().unwrap());
     let backend = Backend::new(&client_options(&url)).unwrap();
     let started = tokio::time::Instant::now();
-    let taken = InProcessSession::new(&backend, None).prompt("go").await;
+    let turn_outcome = InProcessSession::new(&backend, None).prompt("go").await;
     let seconds = started.elapsed().as_secs();
     assert!((14..60).contains(&seconds), "{seconds} s");
-    let Stop::Failed(error) = taken.stop else {
-        panic!("{:?}", taken.stop);
+    let Stop::Failed(error) = turn_outcome.stop else {
+        panic!("{:?}", turn_outcome.stop);
     };
     assert!(error.starts_with("connection error: "), "{error}");
-    assert_eq!(taken.notices.len(), 1, "{:?}", taken.notices);
-    for notice in &taken.notices {
+    assert_eq!(turn_outcome.notices.len(), 1, "{:?}", turn_outcome.notices);
+    for notice in &turn_outcome.notices {
         assert!(
             notice.starts_with("No answer from Cursor yet, trying again: "),
             "{notice}"
@@ -188,7 +188,7 @@ async fn text_the_next_stream_words_differently_is_a_new_paragraph() {
         .then(READ)
         .reset("internal_error")
         .build();
-    let said = |pieces: &str| format!(r#"{FROM_CHECKPOINT}, {pieces}, {END}"#);
+    let resumed = |pieces: &str| format!(r#"{FROM_CHECKPOINT}, {pieces}, {END}"#);
     for (pieces, all) in [
         (
             r#"{ text = "I " }, { text = "can write." }"#,
@@ -205,7 +205,7 @@ async fn text_the_next_stream_words_differently_is_a_new_paragraph() {
             "Well. I will read. Done.",
         ),
     ] {
-        let simulator = script(&[&first, &said(pieces)]);
+        let simulator = script(&[&first, &resumed(pieces)]);
         let mut ours = RunClient::new(&simulator, Transport::H2c);
         ours.prompt("go").await.finished(all);
         simulator
@@ -272,14 +272,14 @@ fn a_turn_that_ends_with_a_state_that_is_none_spoils_no_later_one() {
             .end()
             .build();
         let simulator = script(&[&steps]);
-        let mut talk = RpcSession::new(&simulator, "none", &[("PI_CURSOR_HTTP", "2")]);
-        assert_eq!(talk.prompt("one").text, "Well.");
-        let taken = talk.prompt("two");
+        let mut session = RpcSession::new(&simulator, "none", &[("PI_CURSOR_HTTP", "2")]);
+        assert_eq!(session.prompt("one").text, "Well.");
+        let turn_outcome = session.prompt("two");
         assert_eq!(
-            (taken.text.as_str(), taken.stop.as_str()),
+            (turn_outcome.text.as_str(), turn_outcome.stop.as_str()),
             ("Well.", "stop"),
             "{bad}: {}",
-            taken.error
+            turn_outcome.error
         );
     }
 }

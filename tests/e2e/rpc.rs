@@ -35,9 +35,9 @@ fn invalid_messages_are_reported_and_survived() {
     host.write(b"Foo: 1\r\n\r\n");
     assert_eq!(host.receive()["error"]["code"], -32700);
     host.send(&json!({"jsonrpc": "2.0", "id": null, "method": "prefs/get"}));
-    let nobody = host.receive();
+    let anonymous = host.receive();
     assert_eq!(
-        (&nobody["id"], &nobody["error"]["code"]),
+        (&anonymous["id"], &anonymous["error"]["code"]),
         (&Json::Null, &json!(-32600))
     );
     let wrong = host.call(
@@ -81,13 +81,13 @@ fn a_request_over_the_limit_is_answered_by_its_id() {
         (&other["id"], &other["error"]["code"]),
         (&json!("x"), &json!(-32700))
     );
-    let nobody = refused(&format!(r#"{{"params":"{}""#, "x".repeat(5000)));
+    let anonymous = refused(&format!(r#"{{"params":"{}""#, "x".repeat(5000)));
     assert_eq!(
-        (&nobody["id"], &nobody["error"]["code"]),
+        (&anonymous["id"], &anonymous["error"]["code"]),
         (&Json::Null, &json!(-32700))
     );
     let report = host.call("diagnostics/report", json!({}));
-    assert!(report["result"].is_object(), "what comes behind is read");
+    assert!(report["result"].is_object(), "the next message is read");
 }
 
 #[test]
@@ -289,20 +289,20 @@ mod turns {
             ("PI_CURSOR_HTTP", "9"),
             ("PI_CURSOR_NATIVE_TOOL_DISPLAY", "perhaps"),
         ];
-        let mut talk = RpcSession::new(&simulator, "s", &env);
+        let mut session = RpcSession::new(&simulator, "s", &env);
         let workspace = tempfile::tempdir().unwrap();
-        talk.workspace = workspace.path().to_str().unwrap().into();
-        let taken = talk.prompt("one");
-        assert_eq!(taken.text, "ok");
-        insta::assert_snapshot!(taken.notices.join("\n"), @r#"
+        session.workspace = workspace.path().to_str().unwrap().into();
+        let outcome = session.prompt("one");
+        assert_eq!(outcome.text, "ok");
+        insta::assert_snapshot!(outcome.notices.join("\n"), @r#"
         PI_CURSOR_NATIVE_TOOL is not a setting of cursor-sidecar; see docs/settings.md; did you mean PI_CURSOR_NATIVE_TOOLS?
         PI_CURSOR_HTTP: "9" is not one of auto, 1, 2; using auto
         PI_CURSOR_NATIVE_TOOLS: "of" is not one of local, host, ask, off; of single tools tool=local, tool=host, tool=ask, tool=off; several with commas; until it is, every tool without a word of its own is refused
         PI_CURSOR_NATIVE_TOOL_DISPLAY: "perhaps" is not one of auto, 0, 1; using auto
         "#);
         assert!(!workspace.path().join("ghost").exists());
-        assert_eq!(talk.prompt("two").notices, [""; 0], "once is enough");
-        let report = talk.host.call("diagnostics/report", json!({}));
+        assert_eq!(session.prompt("two").notices, [""; 0], "once is enough");
+        let report = session.host.call("diagnostics/report", json!({}));
         let warnings = report["result"]["warnings"].as_array().unwrap();
         assert_eq!(warnings.len(), 4, "{warnings:?}");
     }

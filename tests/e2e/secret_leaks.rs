@@ -42,12 +42,12 @@ const WORDS: [&str; 12] = [
 ];
 
 /// A proxy that records everything a client sends to `server`, in clear text.
-fn overheard(server: &str) -> (String, Arc<Mutex<Vec<u8>>>) {
+fn recording_proxy(server: &str) -> (String, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let server = server.trim_start_matches("http://").to_owned();
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let shared = Arc::clone(&heard);
+    let traffic = Arc::new(Mutex::new(Vec::new()));
+    let shared = Arc::clone(&traffic);
     std::thread::spawn(move || {
         for mut near in listener.incoming().map_while(Result::ok) {
             let mut far = TcpStream::connect(&server).unwrap();
@@ -56,11 +56,11 @@ fn overheard(server: &str) -> (String, Arc<Mutex<Vec<u8>>>) {
                 let _ = std::io::copy(&mut back, &mut to);
                 let _ = to.shutdown(Shutdown::Both);
             });
-            let heard = Arc::clone(&shared);
+            let traffic = Arc::clone(&shared);
             std::thread::spawn(move || {
                 let mut piece = [0; 16 * 1024];
                 while let Ok(length @ 1..) = near.read(&mut piece) {
-                    heard.lock().unwrap().extend_from_slice(&piece[..length]);
+                    traffic.lock().unwrap().extend_from_slice(&piece[..length]);
                     if far.write_all(&piece[..length]).is_err() {
                         break;
                     }
@@ -69,13 +69,13 @@ fn overheard(server: &str) -> (String, Arc<Mutex<Vec<u8>>>) {
             });
         }
     });
-    (url, heard)
+    (url, traffic)
 }
 
 /// Returns every word that follows `before` on the wire.
-fn said(heard: &str, before: &str) -> BTreeSet<String> {
+fn values(traffic: &str, before: &str) -> BTreeSet<String> {
     let ends = |c: char| c.is_whitespace() || c == '&' || c == '"';
-    let pieces = heard.split(before).skip(1);
+    let pieces = traffic.split(before).skip(1);
     let words = pieces.filter_map(|rest| rest.split(ends).next());
     words
         .filter(|word| word.len() > 8)
@@ -88,9 +88,12 @@ fn files(folder: &Path) -> Vec<PathBuf> {
         .unwrap()
         .map(|entry| entry.unwrap().path());
     entries
-        .flat_map(|path| match path.is_dir() {
-            true => files(&path),
-            false => vec![path],
+        .flat_map(|path| {
+            if path.is_dir() {
+                files(&path)
+            } else {
+                vec![path]
+            }
         })
         .collect()
 }
@@ -217,7 +220,7 @@ fn no_secret_is_written_outside_the_journal() {
     let about = "name = \"canary\"\nattempts = \"all\"\n";
     std::fs::write(&scenario, format!("{about}{}", runs.concat())).unwrap();
     let simulator = Simulator::with(Transport::Http1, &scenario);
-    let (url, heard) = overheard(&simulator.url);
+    let (url, traffic) = recording_proxy(&simulator.url);
 
     let workspace = tempfile::tempdir().unwrap();
     std::fs::write(workspace.path().join("secret.txt"), FILE).unwrap();
@@ -243,64 +246,69 @@ fn no_secret_is_written_outside_the_journal() {
             bridge.to_str().unwrap(),
         ),
     ];
-    let mut talk = RpcSession::new(&simulator, "s", &env);
-    talk.host.received = Some(Vec::new());
-    talk.system = SYSTEM.into();
-    talk.tools = vec![tool("look")];
-    talk.workspace = workspace.path().display().to_string();
+    let mut session = RpcSession::new(&simulator, "s", &env);
+    session.host.received = Some(Vec::new());
+    session.system = SYSTEM.into();
+    session.tools = vec![tool("look")];
+    session.workspace = workspace.path().display().to_string();
 
     // A user logs in and sends an image; a turn is retried, executes, is steered, pauses, and its
     // sidecar is killed.
-    let begun = talk.host.call("login/start", json!({}))["result"].clone();
-    let done = talk
+    let begun = session.host.call("login/start", json!({}))["result"].clone();
+    let done = session
         .host
         .call("login/wait", json!({"loginId": begun["loginId"]}));
     assert!(done["result"]["email"].is_string(), "{done}");
     let picture = format!("iVBORw0KGgoA{ENCODED}");
-    talk.user(PROMPT);
-    talk.messages[0]["content"] = json!([{"type": "text", "text": PROMPT},
+    session.user(PROMPT);
+    session.messages[0]["content"] = json!([{"type": "text", "text": PROMPT},
         {"type": "image", "data": picture, "mimeType": "image/png"}]);
-    let taken = interrupted(&mut talk, STEERING);
+    let outcome = interrupted(&mut session, STEERING);
     assert_eq!(
-        (taken.stop.as_str(), taken.calls.len()),
+        (outcome.stop.as_str(), outcome.calls.len()),
         ("toolUse", 1),
-        "{taken:?}"
+        "{outcome:?}"
     );
-    talk.result(&taken.calls[0], json!([{"type": "text", "text": RESULT}]));
-    talk.host.kill();
-    let mut stderr = talk.host.stderr();
-    let mut received = talk.host.received.take().unwrap();
+    session.result(&outcome.calls[0], json!([{"type": "text", "text": RESULT}]));
+    session.host.kill();
+    let mut stderr = session.host.stderr();
+    let mut received = session.host.received.take().unwrap();
 
     // Another sidecar recovers the turn, then receives errors that are final.
-    let mut talk = talk.moved_to(&simulator, &env);
-    talk.host.received = Some(Vec::new());
-    let taken = talk.turn();
-    assert_eq!((taken.stop.as_str(), taken.error.as_str()), ("stop", ""));
-    assert!(taken.text.contains(ANSWER), "{taken:?}");
-    let failed = talk.prompt(PROMPT);
+    let mut session = session.moved_to(&simulator, &env);
+    session.host.received = Some(Vec::new());
+    let outcome = session.turn();
+    assert_eq!(
+        (outcome.stop.as_str(), outcome.error.as_str()),
+        ("stop", "")
+    );
+    assert!(outcome.text.contains(ANSWER), "{outcome:?}");
+    let failed = session.prompt(PROMPT);
     assert_eq!(failed.stop, "error");
     assert_hides_the_key(&failed.error);
-    assert_eq!(talk.prompt(PROMPT).stop, "error");
-    talk.host.call("shutdown", json!({}));
-    talk.host.send(&json!({"jsonrpc": "2.0", "method": "exit"}));
-    talk.host.ended();
-    stderr += &talk.host.stderr();
-    received.extend(talk.host.received.take().unwrap());
+    assert_eq!(session.prompt(PROMPT).stop, "error");
+    session.host.call("shutdown", json!({}));
+    session
+        .host
+        .send(&json!({"jsonrpc": "2.0", "method": "exit"}));
+    session.host.ended();
+    stderr += &session.host.stderr();
+    received.extend(session.host.received.take().unwrap());
 
     // A third sidecar is killed while it executes.
-    let mut talk = talk.moved_to(&simulator, &env);
-    talk.user(PROMPT);
-    talk.begin();
+    let mut session = session.moved_to(&simulator, &env);
+    session.user(PROMPT);
+    session.begin();
     until(|| workspace.path().join("begun").exists().then_some(()));
-    talk.host.kill();
-    stderr += &talk.host.stderr();
+    session.host.kill();
+    stderr += &session.host.stderr();
     let is_empty = |folder: &Path| std::fs::read_dir(folder).unwrap().next().is_none();
     until(|| is_empty(&temporary).then_some(()));
 
-    let heard = String::from_utf8_lossy(&heard.lock().unwrap()).into_owned();
-    let mut verifiers = said(&heard, "verifier=");
-    verifiers.extend(said(&heard, "\"verifier\":\""));
-    let mut secrets = said(&heard, "authorization: Bearer ");
+    let traffic = String::from_utf8_lossy(&traffic.lock().unwrap()).into_owned();
+    let mut verifiers = values(&traffic, "verifier=");
+    verifiers.extend(values(&traffic, "\"verifier\":\""));
+    let mut secrets = values(&traffic, "authorization: Bearer ");
     assert_eq!(verifiers.len(), 1);
     assert!(
         secrets.contains(KEY) && secrets.len() > 2,
@@ -312,7 +320,7 @@ fn no_secret_is_written_outside_the_journal() {
         for secret in &secrets {
             assert!(
                 !message.contains(secret),
-                "{secret} told the host: {message}"
+                "{secret} reached the host: {message}"
             );
         }
     }
@@ -392,20 +400,20 @@ async fn the_gateway_does_not_repeat_the_key() {
 /// The same for errors of the key exchange, in every request of a host.
 #[test]
 fn a_refused_key_is_not_repeated() {
-    let said = format!("{ECHOED} {KEY} or {}", spellings().join(" or "));
-    let answer = inline(&json!({"status": 401, "body": {"message": said.to_string()}}));
+    let values = format!("{ECHOED} {KEY} or {}", spellings().join(" or "));
+    let answer = inline(&json!({"status": 401, "body": {"message": values.to_string()}}));
     let scenario = format!(
         "name = \"refused\"\n[server]\nexchange = {answer}\nunary = {{ \"/v1/models\" = {answer} }}\n[[run]]\nsteps = []\n"
     );
     let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     std::fs::write(file.path(), scenario).unwrap();
     let simulator = Simulator::with(Transport::Http1, file.path());
-    let mut talk = RpcSession::new(&simulator, "s", &[("CURSOR_API_KEY", KEY)]);
-    assert_hides_the_key(&talk.prompt("go").error);
-    let listed = talk.host.call("models/list", json!({"refresh": true}));
+    let mut session = RpcSession::new(&simulator, "s", &[("CURSOR_API_KEY", KEY)]);
+    assert_hides_the_key(&session.prompt("go").error);
+    let listed = session.host.call("models/list", json!({"refresh": true}));
     assert_hides_the_key(&listed["result"]["warnings"].to_string());
-    let status = talk.host.call("account/status", json!({}));
+    let status = session.host.call("account/status", json!({}));
     assert_hides_the_key(&status["result"]["problem"].to_string());
-    let stderr = talk.host.stderr();
+    let stderr = session.host.stderr();
     assert!(!stderr.contains(KEY), "{stderr}");
 }

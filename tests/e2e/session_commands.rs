@@ -83,8 +83,8 @@ fn speed_is_kept_by_the_session_and_for_good() {
     );
 
     let loud = json!({"command": "cursor-fast", "arguments": " ON ", "model": "gpt-5.2"});
-    let told = give(&mut host, loud);
-    assert_eq!(told["message"], "Fast mode on for gpt-5.2");
+    let reply = give(&mut host, loud);
+    assert_eq!(reply["message"], "Fast mode on for gpt-5.2");
 
     for (params, message) in [
         (
@@ -112,9 +112,9 @@ fn speed_is_kept_by_the_session_and_for_good() {
             "cursor-sidecar has no command cursor-nap; install matching versions",
         ),
     ] {
-        let told = give(&mut host, params);
-        assert_eq!(told["message"], message);
-        assert!(told.get("entry").is_none(), "{told}");
+        let reply = give(&mut host, params);
+        assert_eq!(reply["message"], message);
+        assert!(reply.get("entry").is_none(), "{reply}");
     }
 }
 
@@ -126,10 +126,10 @@ fn mode_tools_and_notices() {
     give(&mut host, json!({"model": "composer-2"}));
     let plan = json!({"command": "cursor-mode", "arguments": "plan", "model": "composer-2",
         "kept": {"entry": {"fast": {"gpt-5.2": true}}}});
-    let told = give(&mut host, plan);
-    assert_eq!(told["status"], "cursor plan");
+    let reply = give(&mut host, plan);
+    assert_eq!(reply["status"], "cursor plan");
     let entry = json!({"fast": {"gpt-5.2": true}, "mode": "plan"});
-    assert_eq!(told["entry"], entry, "the rest stays");
+    assert_eq!(reply["entry"], entry, "the rest stays");
     let both = give(
         &mut host,
         json!({"model": "gpt-5.2", "kept": {"entry": entry}}),
@@ -144,9 +144,9 @@ fn mode_tools_and_notices() {
     ] {
         let params =
             json!({"command": "cursor-mode", "arguments": arguments, "kept": {"entry": entry}});
-        let told = give(&mut host, params);
-        assert_eq!(told["message"], message);
-        assert!(told.get("status").is_none(), "not our model: {told}");
+        let reply = give(&mut host, params);
+        assert_eq!(reply["message"], message);
+        assert!(reply.get("status").is_none(), "not our model: {reply}");
     }
 
     let odd =
@@ -180,13 +180,13 @@ fn mode_tools_and_notices() {
 /// The warning that the bundled models are shown appears once, whichever model is selected.
 #[test]
 fn a_fallback_is_reported_once() {
-    let nobody = [("CURSOR_BACKEND_URL", "http://127.0.0.1:9")];
+    let no_account = [("CURSOR_BACKEND_URL", "http://127.0.0.1:9")];
     let simulator = Simulator::responder(Transport::Http1);
-    let (mut host, _) = host(&simulator, &nobody);
-    let told = give(&mut host, json!({"model": "composer-2.5"}));
-    let message = told["message"].as_str().unwrap();
+    let (mut host, _) = host(&simulator, &no_account);
+    let reply = give(&mut host, json!({"model": "composer-2.5"}));
+    let message = reply["message"].as_str().unwrap();
     assert!(message.ends_with("showing the bundled list"), "{message}");
-    assert_eq!(told["level"], "warning");
+    assert_eq!(reply["level"], "warning");
     for model in ["composer-2.5", "gpt-5.5@1m", "composer-2.5"] {
         let quiet = give(&mut host, json!({"model": model}));
         assert!(quiet.get("message").is_none(), "{quiet}");

@@ -47,15 +47,15 @@ fn a_request_beside_the_session_executes_nothing() {
         ("PI_CURSOR_TRUST_PROJECT", "1"),
         ("PATH", "/usr/bin:/bin"),
     ];
-    let mut talk = RpcSession::new(&simulator, "s", &env);
-    talk.workspace = folder.path().to_str().unwrap().into();
-    talk.tools = vec![tool("look")];
-    talk.user("Summarize.");
-    let mut params = talk.params();
+    let mut session = RpcSession::new(&simulator, "s", &env);
+    session.workspace = folder.path().to_str().unwrap().into();
+    session.tools = vec![tool("look")];
+    session.user("Summarize.");
+    let mut params = session.params();
     params["kind"] = json!("side");
-    let taken = talk.take(params);
+    let outcome = session.take(params);
     assert_eq!(
-        (taken.stop.as_str(), taken.text.as_str()),
+        (outcome.stop.as_str(), outcome.text.as_str()),
         ("stop", "A summary.")
     );
     for name in ["ghost", "server", "hook"] {
@@ -66,8 +66,8 @@ fn a_request_beside_the_session_executes_nothing() {
     let offered = &requests[0]["runRequest"]["mcpTools"]["mcpTools"];
     assert_eq!(offered.as_array().map_or(0, Vec::len), 0, "{offered}");
     // The session's own turn does execute, which shows that the check can fail.
-    let taken = talk.prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     assert!(ghost.exists());
 }
 
@@ -76,25 +76,25 @@ fn a_session_without_a_file_leaves_none() {
     let simulator = Simulator::start(Transport::Http1);
     let folder = tempfile::tempdir().unwrap();
     let env = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
-    let mut talk = RpcSession::new(&simulator, "s", &env);
+    let mut session = RpcSession::new(&simulator, "s", &env);
     let kept = folder.path().join("conversations");
     for (words, answer) in [
         ("@followup one", "First answer."),
         ("@followup two", "Follow-up answer."),
     ] {
-        talk.user(words);
-        let mut params = talk.params();
+        session.user(words);
+        let mut params = session.params();
         params["keep"] = json!("memory");
-        assert_eq!(talk.take(params).text, answer, "in memory it goes on");
+        assert_eq!(session.take(params).text, answer, "in memory it goes on");
         assert!(!kept.exists());
     }
     let recording = simulator.recorded();
     let requests = recording.client("runRequest");
     let id = |n: usize| &requests[n]["runRequest"]["conversationId"];
     assert_eq!(id(0), id(1));
-    talk.session = "other".into();
-    talk.messages.clear();
-    talk.prompt("@hello");
+    session.id = "other".into();
+    session.messages.clear();
+    session.prompt("@hello");
     assert!(kept.exists(), "others are kept");
 }
 
@@ -104,17 +104,17 @@ fn an_image_is_not_lost_when_text_is_added_after_it() {
         Transport::Http1,
         &Steps::new().text("Seen.").then(END).build(),
     );
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    let mut session = RpcSession::new(&simulator, "s", &[]);
     let picture =
         json!({"type": "image", "data": "iVBORw0KGgoAAAANSUhEUg==", "mimeType": "image/png"});
     let look = json!({"type": "text", "text": "look"});
-    talk.messages = vec![
+    session.messages = vec![
         json!({"role": "user", "content": [look, picture], "timestamp": 1}),
         json!({"role": "user", "content": "by the way", "timestamp": 2}),
     ];
-    assert_eq!(talk.turn().text, "Seen.");
-    let taken = talk.prompt("and now?");
-    assert_eq!(taken.text, "Seen.");
+    assert_eq!(session.turn().text, "Seen.");
+    let outcome = session.prompt("and now?");
+    assert_eq!(outcome.text, "Seen.");
     let recording = simulator.recorded();
     let requests = recording.client("runRequest");
     let message =
@@ -134,18 +134,18 @@ fn unknown_fields_are_reported_once_and_ignored() {
         Transport::Http1,
         &Steps::new().text("Heard.").then(END).build(),
     );
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
+    let mut session = RpcSession::new(&simulator, "s", &[]);
     for _ in 0..2 {
-        talk.user("hi");
-        let mut params = talk.params();
+        session.user("hi");
+        let mut params = session.params();
         params["temperature"] = json!({"of": 1});
-        assert_eq!(talk.take(params).text, "Heard.");
+        assert_eq!(session.take(params).text, "Heard.");
     }
-    let told = talk.host.stderr();
-    assert_eq!(told.matches("temperature").count(), 1, "{told}");
-    let mut params = talk.params();
+    let printed = session.host.stderr();
+    assert_eq!(printed.matches("temperature").count(), 1, "{printed}");
+    let mut params = session.params();
     params["messages"] = json!("hi");
-    let refused = talk.host.call("turn/start", params);
+    let refused = session.host.call("turn/start", params);
     assert_eq!(refused["error"]["code"], -32602);
     let problem = refused["error"]["message"].as_str().unwrap();
     assert!(problem.starts_with("messages: "), "{problem}");

@@ -15,7 +15,7 @@ const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
 const COMMAND: &str = r#"{ exec = { shellStreamArgs = { command = "echo line >> log; echo line", workingDirectory = "$WS", toolCallId = "c", timeout = 10000 } }, "#;
 const RUN: &str = r#"expect = { shellStream = { stdout = "line\n" } } }"#;
 const KNOWN: &str = r#"throws = "was not executed again" }"#;
-const TOLD: &str = r#"throws = "Check its effects first" }"#;
+const WARNED: &str = r#"throws = "Check its effects first" }"#;
 
 fn env(state: &TempDir) -> [(&'static str, &str); 3] {
     [
@@ -45,10 +45,10 @@ fn a_command_of_a_killed_sidecar_is_run_again_only_if_asked_for_once_more() {
     let first = script(&[&format!(
         "{CONTEXT}, {COMMAND} {RUN}, {endless} open = true, name = \"a\" }}, {{ expect_cancel = true }}"
     )]);
-    let mut talk = RpcSession::new(&first, "killed", &env(&state));
-    talk.workspace = workspace.path().to_str().unwrap().into();
-    talk.user("go");
-    talk.begin();
+    let mut session = RpcSession::new(&first, "killed", &env(&state));
+    session.workspace = workspace.path().to_str().unwrap().into();
+    session.user("go");
+    session.begin();
     until(|| (log(&workspace) == "line\nline\n").then_some(()));
     let written = begun(state.path());
     assert_eq!(written.len(), 1);
@@ -64,25 +64,25 @@ fn a_command_of_a_killed_sidecar_is_run_again_only_if_asked_for_once_more() {
         .then(other)
         .then(run)
         .then(endless)
-        .then(TOLD)
+        .then(WARNED)
         .then(COMMAND)
-        .then(TOLD)
+        .then(WARNED)
         .then(COMMAND)
         .then(RUN)
         .text("Looked.")
         .then(END)
         .build()]);
-    let mut later = talk.moved_to(&second, &env(&state));
-    talk.host.kill();
+    let mut later = session.moved_to(&second, &env(&state));
+    session.host.kill();
     later.messages.push(
         json!({"role": "assistant", "stopReason": "error", "timestamp": 2,
         "content": [{"type": "text", "text": "I'll"}]}),
     );
-    let taken = later.prompt("go on");
+    let outcome = later.prompt("go on");
     assert_eq!(
-        (taken.text.as_str(), taken.stop.as_str()),
+        (outcome.text.as_str(), outcome.stop.as_str()),
         ("Looked.", "stop"),
-        "{taken:?}"
+        "{outcome:?}"
     );
     assert_eq!(log(&workspace), "line\nline\nother\nline\n");
     assert_eq!(begun(state.path()), [""; 0], "the turn has come to its end");
@@ -96,8 +96,8 @@ fn a_command_of_a_killed_sidecar_is_run_again_only_if_asked_for_once_more() {
         .build()]);
     let mut last = later.moved_to(&third, &env(&state));
     later.host.kill();
-    let taken = last.prompt("and again");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let outcome = last.prompt("and again");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     assert_eq!(log(&workspace), "line\nline\nother\nline\nline\n");
 }
 
@@ -108,33 +108,33 @@ fn a_second_kill_forgets_nothing() {
     let other = COMMAND.replace("line", "other");
     let stay = "{ expect_cancel = true }";
     let first = script(&[&format!("{CONTEXT}, {COMMAND} {RUN}, {stay}")]);
-    let mut talk = RpcSession::new(&first, "killed", &env(&state));
-    talk.workspace = workspace.path().to_str().unwrap().into();
-    talk.user("go");
-    talk.begin();
+    let mut session = RpcSession::new(&first, "killed", &env(&state));
+    session.workspace = workspace.path().to_str().unwrap().into();
+    session.user("go");
+    session.begin();
     until(|| (log(&workspace) == "line\n").then_some(()));
     let run = RUN.replace("line", "other");
     let second = script(&[&format!(
-        "{CONTEXT}, {COMMAND} {TOLD}, {other} {run}, {stay}"
+        "{CONTEXT}, {COMMAND} {WARNED}, {other} {run}, {stay}"
     )]);
-    let mut later = talk.moved_to(&second, &env(&state));
-    talk.host.kill();
+    let mut later = session.moved_to(&second, &env(&state));
+    session.host.kill();
     later.user("go on");
     later.begin();
     until(|| (log(&workspace) == "line\nother\n").then_some(()));
     let third = script(&[&Steps::new()
         .then(CONTEXT)
         .then(COMMAND)
-        .then(TOLD)
+        .then(WARNED)
         .then(other)
-        .then(TOLD)
+        .then(WARNED)
         .text("Looked.")
         .then(END)
         .build()]);
     let mut last = later.moved_to(&third, &env(&state));
     later.host.kill();
-    let taken = last.prompt("go on");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let outcome = last.prompt("go on");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     assert_eq!(log(&workspace), "line\nother\n");
 }
 
@@ -155,20 +155,20 @@ fn a_command_the_user_stopped_is_run_again_when_requested() {
         .then(END)
         .build();
     let simulator = script(&[&first, &again]);
-    let mut talk = RpcSession::new(&simulator, "killed", &env(&state));
-    talk.workspace = workspace.path().to_str().unwrap().into();
-    talk.user("go");
-    let turn = talk.begin();
+    let mut session = RpcSession::new(&simulator, "killed", &env(&state));
+    session.workspace = workspace.path().to_str().unwrap().into();
+    session.user("go");
+    let turn = session.begin();
     until(|| (log(&workspace) == "line\n").then_some(()));
-    talk.host.send(&json!({
+    session.host.send(&json!({
         "jsonrpc": "2.0",
         "id": "stop",
         "method": "turn/cancel",
         "params": {"turnId": turn},
     }));
-    assert_eq!(talk.finish(&turn).stop, "aborted");
-    let taken = talk.prompt("once more");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    assert_eq!(session.finish(&turn).stop, "aborted");
+    let outcome = session.prompt("once more");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     assert_eq!(log(&workspace), "line\nline\n");
 }
 
@@ -193,24 +193,24 @@ fn a_command_that_had_ended_is_not_run_again_after_a_stop() {
         .then(END)
         .build();
     let simulator = script(&[&first, &again]);
-    let mut talk = RpcSession::new(&simulator, "killed", &env(&state));
-    talk.workspace = workspace.path().to_str().unwrap().into();
-    talk.user("go");
-    let turn = talk.begin();
+    let mut session = RpcSession::new(&simulator, "killed", &env(&state));
+    session.workspace = workspace.path().to_str().unwrap().into();
+    session.user("go");
+    let turn = session.begin();
     let mut begun = TurnOutcome::default();
     while begun.text.is_empty() {
-        begun.receive(&talk.host.receive());
+        begun.receive(&session.host.receive());
     }
-    talk.host.send(&json!({
+    session.host.send(&json!({
         "jsonrpc": "2.0",
         "id": "stop",
         "method": "turn/cancel",
         "params": {"turnId": turn},
     }));
-    assert_eq!(talk.finish(&turn).stop, "aborted");
-    let taken = talk.prompt("go on");
+    assert_eq!(session.finish(&turn).stop, "aborted");
+    let outcome = session.prompt("go on");
     assert_eq!(
-        (taken.stop.as_str(), taken.text.as_str()),
+        (outcome.stop.as_str(), outcome.text.as_str()),
         ("stop", "Known.")
     );
     assert_eq!(log(&workspace), "line\n");

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chance::Chance;
-use session::{CHAPTERS, ROUNDS, Session, Tally, story};
+use session::{CHAPTERS, EndingCounts, ROUNDS, SoakSession, story};
 use station::{Measure, Station, Wrongs};
 use weather::{Odds, Storm};
 
@@ -35,14 +35,7 @@ struct Size {
     /// Concurrent turns.
     hands: usize,
     odds: Odds,
-    voice: Voice,
-}
-
-/// Whether to print progress.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Voice {
-    Quiet,
-    Loud,
+    prints_progress: bool,
 }
 
 const SMALL: Size = Size {
@@ -55,7 +48,7 @@ const SMALL: Size = Size {
         stream: 150,
         connection: 1_000,
     },
-    voice: Voice::Quiet,
+    prints_progress: false,
 };
 
 /// Number of turns of a history without faults.
@@ -78,7 +71,7 @@ impl Size {
                 stream: 250,
                 connection: 4_000,
             },
-            voice: Voice::Loud,
+            prints_progress: true,
         }
     }
 }
@@ -104,19 +97,19 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
         })
         .collect();
     // The sidecar of the first station is killed now and then; only the others are measured.
-    let mut sessions: Vec<Session> = (0..size.sessions)
+    let mut sessions: Vec<SoakSession> = (0..size.sessions)
         .map(|n| {
             let at = n % size.stations;
-            Session::new(format!("s{n:03}"), &stations[at], at == 0, &wrongs)
+            SoakSession::new(format!("s{n:03}"), &stations[at], at == 0, &wrongs)
         })
         .collect();
 
-    let (done, tally) = (AtomicU64::new(0), Mutex::new(Tally::new()));
+    let (done, endings) = (AtomicU64::new(0), Mutex::new(EndingCounts::new()));
     let begun = Instant::now();
     let mut measures: Vec<Vec<Measure>> = Vec::new();
     for phase in 0..size.phases {
         storm.calm(false);
-        sessions = play(sessions, &size, seed + phase as u64, &done, &tally);
+        sessions = play(sessions, &size, seed + phase as u64, &done, &endings);
         storm.calm(true);
         measures.push(
             stations[1..]
@@ -124,7 +117,7 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
                 .map(|station| settle(station, &size))
                 .collect(),
         );
-        if size.voice == Voice::Loud {
+        if size.prints_progress {
             eprintln!(
                 "phase {} of {}: {} turns in {:.0} s, {} wrongs, {:?}",
                 phase + 1,
@@ -136,9 +129,9 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
             );
         }
     }
-    let heard: Vec<String> = sessions
+    let delivered: Vec<String> = sessions
         .iter_mut()
-        .flat_map(|s| s.heard.drain(..))
+        .flat_map(|s| s.delivered.drain(..))
         .collect();
     drop(sessions);
     let kills = stations[0].kills.load(Ordering::Relaxed);
@@ -153,32 +146,32 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
             recorded += &std::fs::read_to_string(entry.path()).unwrap();
         }
     }
-    let lost = unheard(&heard, &recorded);
+    let lost = undelivered(&delivered, &recorded);
     if !lost.is_empty() {
         let lost = format!(
             "{} of {} words never reached Cursor: {lost:?}",
             lost.len(),
-            heard.len()
+            delivered.len()
         );
         wrongs.lock().unwrap().push(lost);
     }
-    let tally = tally.into_inner().unwrap();
-    let told = summary(&size, &done, begun, kills, &storm, &tally, &measures);
-    if size.voice == Voice::Loud {
-        eprintln!("{told}");
+    let endings = endings.into_inner().unwrap();
+    let report = summary(&size, &done, begun, kills, &storm, &endings, &measures);
+    if size.prints_progress {
+        eprintln!("{report}");
     }
     let wrongs = wrongs.lock().unwrap();
-    assert!(wrongs.is_empty(), "{}\n{told}", wrongs.join("\n"));
+    assert!(wrongs.is_empty(), "{}\n{report}", wrongs.join("\n"));
     for (first, last) in measures[0].iter().zip(&measures[size.phases - 1]) {
-        flat(first, last, &size, &told);
+        flat(first, last, &size, &report);
     }
-    let ended = tally.get("stop").copied().unwrap_or(0);
+    let ended = endings.get("stop").copied().unwrap_or(0);
     assert!(storm.seen().values().sum::<u64>() > 0, "nothing broke");
-    assert!(ended > 0, "no chapter comes through\n{told}");
+    assert!(ended > 0, "no chapter comes through\n{report}");
 }
 
 /// Returns the user messages that no request contains, neither as text nor in a blob.
-pub fn unheard<'a>(said: &'a [String], recorded: &str) -> Vec<&'a String> {
+pub fn undelivered<'a>(sent: &'a [String], recorded: &str) -> Vec<&'a String> {
     let pieces: HashSet<&str> = recorded.split(['(', ')']).collect();
     let plain = |words: &str| {
         let mark = words.split(['(', ')']).nth(1).unwrap();
@@ -192,7 +185,7 @@ pub fn unheard<'a>(said: &'a [String], recorded: &str) -> Vec<&'a String> {
             recorded.contains(&code[4..code.len() - 4])
         })
     };
-    said.iter()
+    sent.iter()
         .filter(|words| !plain(words) && !in_blob(words))
         .collect()
 }
@@ -200,13 +193,13 @@ pub fn unheard<'a>(said: &'a [String], recorded: &str) -> Vec<&'a String> {
 /// Plays every session's story from the beginning, a few turns at a time. After a turn, a session
 /// waits until the others have had theirs.
 fn play(
-    sessions: Vec<Session>,
+    sessions: Vec<SoakSession>,
     size: &Size,
     seed: u64,
     done: &AtomicU64,
-    tally: &Mutex<Tally>,
-) -> Vec<Session> {
-    let waiting: Mutex<VecDeque<Session>> = Mutex::new(
+    endings: &Mutex<EndingCounts>,
+) -> Vec<SoakSession> {
+    let waiting: Mutex<VecDeque<SoakSession>> = Mutex::new(
         sessions
             .into_iter()
             .map(|mut session| {
@@ -215,30 +208,31 @@ fn play(
             })
             .collect(),
     );
-    let told = Mutex::new(Vec::new());
+    let report = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for hand in 0..size.hands {
-            let (waiting, told) = (&waiting, &told);
+            let (waiting, report) = (&waiting, &report);
             scope.spawn(move || {
                 let mut chance = Chance::new(seed * 1_000 + hand as u64 + 1);
                 loop {
                     let next = waiting.lock().unwrap().pop_front();
                     let Some(mut session) = next else { return };
                     let how = session.step(&mut chance);
-                    *tally.lock().unwrap().entry(how).or_default() += 1;
+                    *endings.lock().unwrap().entry(how).or_default() += 1;
                     let turns = done.fetch_add(1, Ordering::Relaxed) + 1;
-                    if size.voice == Voice::Loud && turns.is_multiple_of(500) {
+                    if size.prints_progress && turns.is_multiple_of(500) {
                         eprintln!("{turns} turns");
                     }
-                    match session.has_told(size.chapters) {
-                        true => told.lock().unwrap().push(session),
-                        false => waiting.lock().unwrap().push_back(session),
+                    if session.has_finished(size.chapters) {
+                        report.lock().unwrap().push(session)
+                    } else {
+                        waiting.lock().unwrap().push_back(session)
                     }
                 }
             });
         }
     });
-    told.into_inner().unwrap()
+    report.into_inner().unwrap()
 }
 
 impl Size {
@@ -265,9 +259,9 @@ fn settle(station: &Station, size: &Size) -> Measure {
 
 /// Checks that the last measurement is about the same as the one after the first phase.
 #[track_caller]
-fn flat(first: &Measure, last: &Measure, size: &Size, told: &str) {
+fn flat(first: &Measure, last: &Measure, size: &Size, report: &str) {
     let check = |what: &str, holds: bool| {
-        assert!(holds, "{what} grew from {first:?} to {last:?}\n{told}");
+        assert!(holds, "{what} grew from {first:?} to {last:?}\n{report}");
     };
     check("memory", last.rss_kib <= first.rss_kib * 5 / 4 + 16 * 1024);
     check("the number of files", last.fds <= first.fds + 8);
@@ -282,24 +276,24 @@ fn summary(
     begun: Instant,
     kills: u64,
     storm: &Storm,
-    tally: &Tally,
+    endings: &EndingCounts,
     measures: &[Vec<Measure>],
 ) -> String {
     let turns = done.load(Ordering::Relaxed);
-    let mut told = format!(
+    let mut report = format!(
         "{turns} turns over {} sessions on {} sidecars in {:.0} s; {kills} sidecars killed\nbroken: {:?}\n",
         size.sessions,
         size.stations,
         begun.elapsed().as_secs_f64(),
         storm.seen(),
     );
-    for (how, times) in tally {
-        told += &format!("{times:>7}  {how}\n");
+    for (how, times) in endings {
+        report += &format!("{times:>7}  {how}\n");
     }
-    told += "phase  sidecar   RSS KiB    fds  threads  tasks  disk KiB\n";
+    report += "phase  sidecar   RSS KiB    fds  threads  tasks  disk KiB\n";
     for (phase, stations) in measures.iter().enumerate() {
         for (station, measure) in stations.iter().enumerate() {
-            told += &format!(
+            report += &format!(
                 "{:>5}  {:>7}  {:>8}  {:>5}  {:>7}  {:>5}  {:>8}\n",
                 phase + 1,
                 station + 2,
@@ -311,5 +305,5 @@ fn summary(
             );
         }
     }
-    told
+    report
 }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use serde_json::{Value as Json, json};
 
-use test_support::in_process::{opened, said};
+use test_support::in_process::{opened, user_text};
 use test_support::rpc_session::{RpcSession, TurnOutcome, tool};
 use test_support::scenario::{END, Steps, calls, script, text};
 use test_support::simulator::{Recording, Simulator, Transport};
@@ -17,44 +17,44 @@ const QUEUED: &str =
     r#"{ update = { contextInjectionState = { injectionId = "$I", state = { queued = {} } } } }"#;
 const GIVEN_UP: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }"#;
 
-fn talk(simulator: &Simulator) -> RpcSession {
-    let mut talk = RpcSession::new(simulator, "s", &[]);
-    talk.tools = vec![tool("look"), tool("slow")];
-    talk
+fn session(simulator: &Simulator) -> RpcSession {
+    let mut session = RpcSession::new(simulator, "s", &[]);
+    session.tools = vec![tool("look"), tool("slow")];
+    session
 }
 
 /// Injects a message into a running turn and collects the other messages received meanwhile.
-fn inject(talk: &mut RpcSession, turn: &str, text: &str, heard: &mut TurnOutcome) {
+fn inject(session: &mut RpcSession, turn: &str, text: &str, outcome: &mut TurnOutcome) {
     let words = json!({"turnId": turn, "text": text});
     let ask = json!({"jsonrpc": "2.0", "id": "inject", "method": "turn/inject", "params": words});
-    talk.host.send(&ask);
+    session.host.send(&ask);
     loop {
-        let message = talk.host.receive();
+        let message = session.host.receive();
         if message["id"] != "inject" {
-            heard.receive(&message);
+            outcome.receive(&message);
             continue;
         }
-        match message["result"]["taken"] == true {
-            true => return,
-            // The turn is not running yet, so retry.
-            false => talk.host.send(&ask),
+        if message["result"]["taken"] == true {
+            return;
         }
+        // The turn is not running yet, so retry.
+        session.host.send(&ask);
     }
 }
 
 /// Takes a turn and injects a message as soon as the turn has emitted text.
-pub fn interrupted(talk: &mut RpcSession, words: &str) -> TurnOutcome {
-    let turn = talk.begin();
+pub fn interrupted(session: &mut RpcSession, words: &str) -> TurnOutcome {
+    let turn = session.begin();
     let mut begun = TurnOutcome::default();
     while begun.text.is_empty() {
-        begun.receive(&talk.host.receive());
+        begun.receive(&session.host.receive());
     }
-    inject(talk, &turn, words, &mut begun);
-    let mut taken = talk.finish(&turn);
-    taken.text.insert_str(0, &begun.text);
-    let answer = talk.messages.last_mut().unwrap();
-    answer["content"][0]["text"] = json!(taken.text);
-    taken
+    inject(session, &turn, words, &mut begun);
+    let mut outcome = session.finish(&turn);
+    outcome.text.insert_str(0, &begun.text);
+    let answer = session.messages.last_mut().unwrap();
+    answer["content"][0]["text"] = json!(outcome.text);
+    outcome
 }
 
 /// A simulator with one script per run, in any conversation.
@@ -73,7 +73,7 @@ fn asked(simulator: &Simulator) -> Vec<String> {
     let requests = recording.client("runRequest");
     requests
         .into_iter()
-        .map(|request: &Json| said(&request["runRequest"]))
+        .map(|request: &Json| user_text(&request["runRequest"]))
         .collect()
 }
 
@@ -98,14 +98,18 @@ fn a_call_of_a_cancelled_run_is_not_offered() {
         .then(END)
         .build();
     let simulator = script(&[&first, &second]);
-    let mut talk = talk(&simulator);
-    talk.user("go");
-    let taken = interrupted(&mut talk, "hurry");
+    let mut session = session(&simulator);
+    session.user("go");
+    let outcome = interrupted(&mut session, "hurry");
     // The host does see the calls of the next run.
-    let names: Vec<&str> = taken.calls.iter().map(|call| call.name.as_str()).collect();
-    assert_eq!((taken.stop.as_str(), names), ("toolUse", vec!["slow"]));
-    talk.result(&taken.calls[0], json!("done"));
-    assert_eq!(talk.turn().text, "Heard.");
+    let names: Vec<&str> = outcome
+        .calls
+        .iter()
+        .map(|call| call.name.as_str())
+        .collect();
+    assert_eq!((outcome.stop.as_str(), names), ("toolUse", vec!["slow"]));
+    session.result(&outcome.calls[0], json!("done"));
+    assert_eq!(session.turn().text, "Heard.");
     assert_eq!(asked(&simulator), ["go", "hurry"]);
 }
 
@@ -126,10 +130,10 @@ fn a_rejected_message_is_sent_alone_to_a_state_that_has_the_rest() {
         .then(END)
         .build();
     let simulator = script(&[&first, &second]);
-    let mut talk = talk(&simulator);
-    talk.user("please go");
-    let taken = interrupted(&mut talk, "go");
-    assert_eq!(taken.text, "Hm. \n\nHeard.", "answers to two things");
+    let mut session = session(&simulator);
+    session.user("please go");
+    let outcome = interrupted(&mut session, "go");
+    assert_eq!(outcome.text, "Hm. \n\nHeard.", "answers to two things");
     assert_eq!(asked(&simulator), ["please go", "go"]);
 }
 
@@ -150,13 +154,13 @@ fn a_rejected_message_is_sent_with_a_result_the_state_lacks() {
         .then(END)
         .build();
     let simulator = script(&[&first, &second]);
-    let mut talk = talk(&simulator);
-    let taken = talk.prompt("go");
-    talk.result(&taken.calls[0], json!("it says 42"));
-    let turn = talk.begin();
-    inject(&mut talk, &turn, "hurry", &mut TurnOutcome::default());
-    let taken = talk.finish(&turn);
-    assert_eq!(taken.text, "Heard.", "{taken:?}");
+    let mut session = session(&simulator);
+    let outcome = session.prompt("go");
+    session.result(&outcome.calls[0], json!("it says 42"));
+    let turn = session.begin();
+    inject(&mut session, &turn, "hurry", &mut TurnOutcome::default());
+    let outcome = session.finish(&turn);
+    assert_eq!(outcome.text, "Heard.", "{outcome:?}");
     let asked = asked(&simulator);
     for part in ["it says 42", "hurry"] {
         assert_eq!(asked[1].matches(part).count(), 1, "{part}: {asked:?}");
@@ -176,10 +180,10 @@ fn a_rejected_message_is_sent_after_a_rebuilt_history() {
         .build();
     let second = Steps::new().text("Heard.").then(END).build();
     let simulator = runs(&[&first, &second]);
-    let mut talk = talk(&simulator);
-    talk.user("please go");
-    let taken = interrupted(&mut talk, "go");
-    assert_eq!(taken.text, "Hm. \n\nHeard.", "answers to two things");
+    let mut session = session(&simulator);
+    session.user("please go");
+    let outcome = interrupted(&mut session, "go");
+    assert_eq!(outcome.text, "Hm. \n\nHeard.", "answers to two things");
     assert_eq!(asked(&simulator), ["please go", "go"]);
 }
 
@@ -203,12 +207,12 @@ fn a_message_a_failed_turn_did_not_receive_is_sent_in_the_next() {
         .then(END)
         .build();
     let simulator = runs(&[&fails, &second]);
-    let mut talk = talk(&simulator);
-    talk.user("go");
-    let taken = interrupted(&mut talk, "hurry");
-    assert_eq!(taken.stop, "error", "{taken:?}");
-    let taken = talk.prompt("and now");
-    assert_eq!(taken.text, "Well. Heard.", "{taken:?}");
+    let mut session = session(&simulator);
+    session.user("go");
+    let outcome = interrupted(&mut session, "hurry");
+    assert_eq!(outcome.stop, "error", "{outcome:?}");
+    let outcome = session.prompt("and now");
+    assert_eq!(outcome.text, "Well. Heard.", "{outcome:?}");
     assert_eq!(injected(&simulator.recorded(), 1), ["hurry"]);
     assert_eq!(injected(&simulator.recorded(), 2), ["hurry"]);
 }
@@ -216,9 +220,9 @@ fn a_message_a_failed_turn_did_not_receive_is_sent_in_the_next() {
 /// Returns the messages that were injected into a run.
 fn injected(recording: &Recording, run: u64) -> Vec<String> {
     let frames = recording.frames(run, "client").into_iter();
-    let said = "/json/conversationAction/injectContextAction/userContext/userMessage/text";
+    let user_text = "/json/conversationAction/injectContextAction/userContext/userMessage/text";
     frames
-        .filter_map(|frame| frame.pointer(said)?.as_str().map(str::to_owned))
+        .filter_map(|frame| frame.pointer(user_text)?.as_str().map(str::to_owned))
         .collect()
 }
 
@@ -241,22 +245,22 @@ fn a_message_a_cancelled_turn_did_not_receive_is_sent_in_the_next() {
     // Whether the message is sent before the cancel is a race, so try several times.
     for _ in 0..4 {
         let simulator = runs(&[first, &second]);
-        let mut talk = talk(&simulator);
-        talk.user("go");
-        let turn = talk.begin();
+        let mut session = session(&simulator);
+        session.user("go");
+        let turn = session.begin();
         let mut begun = TurnOutcome::default();
         while begun.text.is_empty() {
-            begun.receive(&talk.host.receive());
+            begun.receive(&session.host.receive());
         }
         let ask = |id: &str, method: &str, params: Json| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        talk.host.send_all(&[
+        session.host.send_all(&[
             ask("i", "turn/inject", json!({"turnId": turn, "text": "hurry"})),
             ask("c", "turn/cancel", json!({"turnId": turn})),
         ]);
-        let answers = talk.host.answers(3);
+        let answers = session.host.answers(3);
         assert_eq!(answers["i"]["result"]["taken"], true);
         assert_eq!(answers[&turn]["result"]["stopReason"], "aborted");
-        assert_eq!(talk.prompt("and now").text, "Well. Heard.");
+        assert_eq!(session.prompt("and now").text, "Well. Heard.");
         assert_eq!(injected(&simulator.recorded(), 2), ["hurry"]);
     }
 }
@@ -281,12 +285,12 @@ fn text_no_state_has_is_sent_to_the_next_stream() {
             .then(END)
             .build();
         let simulator = runs(&[&first, &second]);
-        let mut talk = talk(&simulator);
-        talk.user("go");
-        let taken = interrupted(&mut talk, "hurry");
+        let mut session = session(&simulator);
+        session.user("go");
+        let outcome = interrupted(&mut session, "hurry");
         // Without a checkpoint, text that was shown is not requested again.
-        if taken.stop == "error" {
-            assert_eq!(talk.prompt("and now").stop, "stop");
+        if outcome.stop == "error" {
+            assert_eq!(session.prompt("and now").stop, "stop");
         }
         assert_eq!(injected(&simulator.recorded(), 2), ["hurry"], "{breaks}");
     }
@@ -308,10 +312,10 @@ fn text_a_state_has_is_not_sent_again() {
         .then(END)
         .build();
     let simulator = runs(&[&first, &second]);
-    let mut talk = talk(&simulator);
-    talk.user("go");
-    let taken = interrupted(&mut talk, "hurry");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let mut session = session(&simulator);
+    session.user("go");
+    let outcome = interrupted(&mut session, "hurry");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     assert_eq!(injected(&simulator.recorded(), 2), [""; 0]);
 }
 
@@ -334,11 +338,11 @@ fn a_message_whose_own_run_fails_is_sent_in_the_next_turn() {
         .then(END)
         .build();
     let simulator = runs(&[&first, own, &next]);
-    let mut talk = talk(&simulator);
-    talk.user("go");
-    let taken = interrupted(&mut talk, "hurry");
-    assert_eq!(taken.stop, "error", "{taken:?}");
-    assert_eq!(talk.prompt("and now").stop, "stop");
+    let mut session = session(&simulator);
+    session.user("go");
+    let outcome = interrupted(&mut session, "hurry");
+    assert_eq!(outcome.stop, "error", "{outcome:?}");
+    assert_eq!(session.prompt("and now").stop, "stop");
     assert_eq!(asked(&simulator)[1], "hurry");
     assert_eq!(injected(&simulator.recorded(), 3), ["hurry"]);
 }
@@ -363,14 +367,14 @@ fn a_queued_message_survives_a_loss_after_a_later_result() {
         .then(END)
         .build();
     let simulator = runs(&[&first, &second]);
-    let mut talk = talk(&simulator);
-    let taken = talk.prompt("go");
-    talk.result(&taken.calls[0], json!("it says 42"));
-    talk.user("hurry");
-    let taken = talk.turn();
-    assert_eq!(taken.stop, "toolUse", "{taken:?}");
-    talk.result(&taken.calls[0], json!("done"));
-    assert_eq!(talk.turn().text, "Heard.");
+    let mut session = session(&simulator);
+    let outcome = session.prompt("go");
+    session.result(&outcome.calls[0], json!("it says 42"));
+    session.user("hurry");
+    let outcome = session.turn();
+    assert_eq!(outcome.stop, "toolUse", "{outcome:?}");
+    session.result(&outcome.calls[0], json!("done"));
+    assert_eq!(session.turn().text, "Heard.");
     assert_eq!(injected(&simulator.recorded(), 2), ["hurry"]);
 }
 
@@ -385,12 +389,12 @@ fn what_two_runs_of_a_turn_took_is_added_up() {
         .build();
     let second = Steps::new().text("Heard.").then(END).build();
     let simulator = runs(&[&first, &second]);
-    let mut talk = talk(&simulator);
-    talk.user("go");
-    let taken = interrupted(&mut talk, "hurry");
-    assert_eq!(taken.text, "Hm. \n\nHeard.");
+    let mut session = session(&simulator);
+    session.user("go");
+    let outcome = interrupted(&mut session, "hurry");
+    assert_eq!(outcome.text, "Hm. \n\nHeard.");
     assert_eq!(
-        (&taken.usage["input"], &taken.usage["output"]),
+        (&outcome.usage["input"], &outcome.usage["output"]),
         (&json!(200), &json!(10))
     );
 }
@@ -407,16 +411,16 @@ fn a_checkpoint_in_a_pause_updates_the_context_usage() {
         .step(json!({"expect_cancel": true}))
         .build();
     let simulator = script(&[&first]);
-    let mut talk = talk(&simulator);
-    let taken = talk.prompt("go");
+    let mut session = session(&simulator);
+    let outcome = session.prompt("go");
     until(|| {
         let recording = simulator.recorded();
         let frames = recording.frames(1, "server");
         let state = |frame: &&&Json| frame["kind"] == "conversationCheckpointUpdate";
         frames.iter().find(state).map(|_| ())
     });
-    talk.result(&taken.calls[0], json!("it says 42"));
-    let taken = talk.turn();
-    assert_eq!(taken.stop, "toolUse", "{taken:?}");
-    assert_eq!(taken.usage["totalTokens"], 12345);
+    session.result(&outcome.calls[0], json!("it says 42"));
+    let outcome = session.turn();
+    assert_eq!(outcome.stop, "toolUse", "{outcome:?}");
+    assert_eq!(outcome.usage["totalTokens"], 12345);
 }

@@ -32,43 +32,44 @@ fn hasty(simulator: &Simulator) -> RpcSession {
     RpcSession::new(simulator, "s", &env)
 }
 
-fn signal(talk: &RpcSession, signal: Signal) {
-    let id = i32::try_from(talk.host.id()).unwrap();
+fn signal(session: &RpcSession, signal: Signal) {
+    let id = i32::try_from(session.host.id()).unwrap();
     kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
 }
 
 /// Stops the sidecar at the first text of a turn, until `enough` holds for the server.
 fn stopped(
-    talk: &mut RpcSession,
+    session: &mut RpcSession,
     simulator: &Simulator,
     enough: impl Fn(&Recording) -> bool,
 ) -> TurnOutcome {
-    let turn = talk.begin();
+    let turn = session.begin();
     let mut begun = TurnOutcome::default();
     while begun.text.is_empty() {
-        begun.receive(&talk.host.receive());
+        begun.receive(&session.host.receive());
     }
-    let mut taken = after_a_stop(talk, &turn, simulator, enough);
-    taken.text.insert_str(0, &begun.text);
-    taken
+    let mut outcome = after_a_stop(session, &turn, simulator, enough);
+    outcome.text.insert_str(0, &begun.text);
+    outcome
 }
 
 /// Finishes a turn after a stop until `enough` holds for the server.
 fn after_a_stop(
-    talk: &mut RpcSession,
+    session: &mut RpcSession,
     turn: &str,
     simulator: &Simulator,
     enough: impl Fn(&Recording) -> bool,
 ) -> TurnOutcome {
-    signal(talk, Signal::STOP);
+    signal(session, Signal::STOP);
     until(|| enough(&simulator.recorded()).then_some(()));
-    signal(talk, Signal::CONT);
-    talk.finish(turn)
+    signal(session, Signal::CONT);
+    session.finish(turn)
 }
 
 fn spoken(recording: &Recording) -> usize {
-    let said = recording.frames(1, "server").into_iter();
-    said.filter(|frame| frame["kind"] == "interactionUpdate.textDelta")
+    let sent_frames = recording.frames(1, "server").into_iter();
+    sent_frames
+        .filter(|frame| frame["kind"] == "interactionUpdate.textDelta")
         .count()
 }
 
@@ -80,15 +81,15 @@ fn a_stream_that_spoke_while_we_were_stopped_is_not_silent() {
         .then(END)
         .build();
     let simulator = script(&[&steps]);
-    let mut talk = hasty(&simulator);
-    talk.user("go");
+    let mut session = hasty(&simulator);
+    session.user("go");
     // Twelve delays take longer than the limit.
-    let taken = stopped(&mut talk, &simulator, |sent| spoken(sent) > 12);
+    let outcome = stopped(&mut session, &simulator, |sent| spoken(sent) > 12);
     assert_eq!(
-        (taken.stop.as_str(), taken.text),
+        (outcome.stop.as_str(), outcome.text),
         ("stop", "word ".repeat(17)),
         "{}",
-        taken.error
+        outcome.error
     );
     assert_eq!(simulator.recorded().runs(), 1);
 }
@@ -98,11 +99,11 @@ fn a_stream_that_spoke_while_we_were_stopped_is_not_silent() {
 fn a_stream_that_sent_nothing_while_we_were_stopped_is_abandoned() {
     let nothing = words(40, 400).replace("word ", "");
     let simulator = script(&[&Steps::new().text("word ").then(nothing).then(END).build()]);
-    let mut talk = hasty(&simulator);
-    talk.user("go");
-    let taken = stopped(&mut talk, &simulator, |sent| spoken(sent) > 12);
+    let mut session = hasty(&simulator);
+    session.user("go");
+    let outcome = stopped(&mut session, &simulator, |sent| spoken(sent) > 12);
     let says = "Cursor stream idle timeout after 4000ms";
-    assert!(taken.error.starts_with(says), "{taken:?}");
+    assert!(outcome.error.starts_with(says), "{outcome:?}");
 }
 
 /// A command that ended while we were stopped has not timed out.
@@ -119,17 +120,17 @@ fn a_command_that_ended_while_we_were_stopped_ended_by_itself() {
         .then(END)
         .build();
     let simulator = script(&[&steps]);
-    let mut talk = hasty(&simulator);
-    talk.workspace = folder.path().to_str().unwrap().into();
-    talk.user("go");
-    let turn = talk.begin();
+    let mut session = hasty(&simulator);
+    session.workspace = folder.path().to_str().unwrap().into();
+    session.user("go");
+    let turn = session.begin();
     let is_there = |name: &str| folder.path().join(name).exists();
     until(|| is_there("begun").then_some(()));
-    let taken = after_a_stop(&mut talk, &turn, &simulator, |sent| {
+    let outcome = after_a_stop(&mut session, &turn, &simulator, |sent| {
         std::fs::write(folder.path().join("go"), "").unwrap();
         is_there("ended") && spoken(sent) > 17
     });
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     simulator.recorded().assert_played(&["completed"]);
 }
 
@@ -163,9 +164,9 @@ async fn a_machine_that_slept_has_not_lost_its_stream() {
     let (sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
-    let taken = slept(&mut guest, &sim, 33).await;
+    let outcome = slept(&mut guest, &sim, 33).await;
     assert_eq!(
-        (taken.stop, taken.text.as_str(), requests(&sim).len()),
+        (outcome.stop, outcome.text.as_str(), requests(&sim).len()),
         (Stop::Finished, "Half. Rest.", 1)
     );
 }
@@ -218,9 +219,9 @@ async fn text_sent_before_the_machine_slept_is_kept() {
     let mut guest = InProcessSession::new(&backend, None);
     guest.interjection = Some("hurry".into());
     guest.user("go");
-    let taken = slept(&mut guest, &sim, 20).await;
+    let outcome = slept(&mut guest, &sim, 20).await;
     assert_eq!(
-        (taken.stop, taken.text.as_str(), requests(&sim).len()),
+        (outcome.stop, outcome.text.as_str(), requests(&sim).len()),
         (Stop::Finished, "Hm. So. Heard.", 1)
     );
 }

@@ -114,37 +114,37 @@ fn repository() -> tempfile::TempDir {
 fn a_host_receives_nothing_that_a_terminal_obeys() {
     let simulator = hostile_server();
     let repository = repository();
-    let mut talk = RpcSession::new(&simulator, "s", &[("PATH", "/usr/bin:/bin")]);
-    talk.host.received = Some(Vec::new());
-    talk.workspace = repository.path().display().to_string();
-    talk.tools = vec![tool("cursor"), tool("bash")];
+    let mut session = RpcSession::new(&simulator, "s", &[("PATH", "/usr/bin:/bin")]);
+    session.host.received = Some(Vec::new());
+    session.workspace = repository.path().display().to_string();
+    session.tools = vec![tool("cursor"), tool("bash")];
 
-    let listed = talk.host.call("models/list", json!({"refresh": true}));
+    let listed = session.host.call("models/list", json!({"refresh": true}));
     let name = format!("GPT {HARMLESS}");
     let rows = listed["result"]["models"].as_array().unwrap();
     assert!(rows.iter().any(|row| row["name"] == name), "{listed}");
 
-    talk.cards = vec!["bash", "cursor"];
-    let taken = talk.prompt("go");
-    assert_eq!(taken.text, format!("one ␛]52;c;c3J2␇ {HARMLESS}"));
+    session.cards = vec!["bash", "cursor"];
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.text, format!("one ␛]52;c;c3J2␇ {HARMLESS}"));
     assert!(
-        taken.thinking.starts_with(&format!("Hm {HARMLESS}")),
-        "{taken:?}"
+        outcome.thinking.starts_with(&format!("Hm {HARMLESS}")),
+        "{outcome:?}"
     );
     let named = |notice: &String| notice.contains(&format!("srv{HARMLESS}"));
-    assert!(taken.notices.iter().any(named), "{:?}", taken.notices);
-    let card = taken.calls.last().expect("a card");
+    assert!(outcome.notices.iter().any(named), "{:?}", outcome.notices);
+    let card = outcome.calls.last().expect("a card");
     assert!(card.arguments.to_string().contains("␛]52"), "{card:?}");
-    let params = json!({"sessionId": talk.session, "callId": card.id});
-    let recorded = talk.host.call("replay/result", params);
+    let params = json!({"sessionId": session.id, "callId": card.id});
+    let recorded = session.host.call("replay/result", params);
     assert!(
         recorded["result"].to_string().contains("␛]52"),
         "{recorded}"
     );
-    talk.result(card, recorded["result"]["content"].clone());
-    assert_eq!(talk.turn().stop, "stop");
+    session.result(card, recorded["result"]["content"].clone());
+    assert_eq!(session.turn().stop, "stop");
 
-    let failed = talk.prompt("again");
+    let failed = session.prompt("again");
     assert_eq!(failed.stop, "error");
     assert!(
         failed.error.contains(&format!("no {HARMLESS}")),
@@ -159,10 +159,10 @@ fn a_host_receives_nothing_that_a_terminal_obeys() {
         .collect();
     assert!(conversations.len() > 1 && conversations.iter().all(|id| *id == conversations[0]));
 
-    let unknown = talk.host.call("\u{1b}[2J", json!({}));
+    let unknown = session.host.call("\u{1b}[2J", json!({}));
     assert_eq!(unknown["error"]["code"], -32601);
-    assert_harmless(talk.host.received.as_ref().unwrap());
-    let stderr = talk.host.stderr();
+    assert_harmless(session.host.received.as_ref().unwrap());
+    let stderr = session.host.stderr();
     assert!(!stderr.contains(is_obeyed), "{stderr:?}");
 }
 
@@ -171,10 +171,10 @@ fn a_host_receives_nothing_that_a_terminal_obeys() {
 fn arguments_of_the_hosts_own_tools_are_exact() {
     let steps = r#"{ exec = { mcpArgs = { name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "c1", args = { q = "\u001b[1m\r\u202e" } } } }"#;
     let simulator = playing(Transport::Http1, steps);
-    let mut talk = RpcSession::new(&simulator, "s", &[]);
-    talk.tools = vec![tool("look")];
-    let taken = talk.prompt("go");
-    assert_eq!(taken.calls[0].arguments["q"], "\u{1b}[1m\r\u{202e}");
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("look")];
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.calls[0].arguments["q"], "\u{1b}[1m\r\u{202e}");
 }
 
 /// Runs a command on a terminal; returns its output and whether it succeeded.

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use crate::effects_once::{attempts, in_any_conversation, user_messages};
 use test_support::debug_log::{logged, state};
-use test_support::rpc_session::{RpcSession, ToolCall, TurnOutcome};
+use test_support::rpc_session::{OfferedCall, RpcSession, TurnOutcome};
 use test_support::scenario::END;
 use test_support::simulator::Simulator;
 use test_support::wait::until;
@@ -25,26 +25,26 @@ fn card(id: &str) -> String {
 }
 
 /// A host that displays native tool calls as cards.
-fn talk(simulator: &Simulator, env: &[(&str, &str)]) -> RpcSession {
+fn session(simulator: &Simulator, env: &[(&str, &str)]) -> RpcSession {
     let env = [&[("PI_CURSOR_HTTP", "2")], env].concat();
-    let mut talk = RpcSession::new(simulator, "s", &env);
-    talk.cards = vec!["read", "cursor"];
-    talk
+    let mut session = RpcSession::new(simulator, "s", &env);
+    session.cards = vec!["read", "cursor"];
+    session
 }
 
 #[track_caller]
-fn displayed(taken: &TurnOutcome) -> ToolCall {
+fn displayed(outcome: &TurnOutcome) -> OfferedCall {
     assert_eq!(
-        (taken.stop.as_str(), taken.calls.len()),
+        (outcome.stop.as_str(), outcome.calls.len()),
         ("toolUse", 1),
-        "{taken:?}"
+        "{outcome:?}"
     );
-    assert!(taken.calls[0].id.starts_with("cursor-replay-"));
-    taken.calls[0].clone()
+    assert!(outcome.calls[0].id.starts_with("cursor-replay-"));
+    outcome.calls[0].clone()
 }
 
-fn returns(talk: &mut RpcSession, card: &ToolCall) {
-    talk.result(card, json!([{"type": "text", "text": "c"}]));
+fn returns(session: &mut RpcSession, card: &OfferedCall) {
+    session.result(card, json!([{"type": "text", "text": "c"}]));
 }
 
 #[track_caller]
@@ -72,23 +72,24 @@ fn before_and_after_a_card(end: &str) -> String {
 fn text_before_a_card_is_sent_after_the_user_stops_the_turn() {
     let next = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Four." }}, {END}"#);
     let simulator = attempts(&[&before_and_after_a_card(CANCELLED), &next]);
-    let mut talk = talk(&simulator, &[]);
-    let taken = talk.prompt("go");
-    assert_eq!(taken.text, "One. Two. ");
-    returns(&mut talk, &displayed(&taken));
-    let turn = talk.begin();
+    let mut session = session(&simulator, &[]);
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.text, "One. Two. ");
+    returns(&mut session, &displayed(&outcome));
+    let turn = session.begin();
     let mut begun = TurnOutcome::default();
     while begun.text.is_empty() {
-        begun.receive(&talk.host.receive());
+        begun.receive(&session.host.receive());
     }
     let cancel = json!({"turnId": turn});
-    talk.host
+    session
+        .host
         .send(&json!({"jsonrpc": "2.0", "id": "stop", "method": "turn/cancel", "params": cancel}));
-    assert_eq!(talk.finish(&turn).stop, "aborted");
-    talk.messages.last_mut().unwrap()["content"][0]["text"] = json!(begun.text);
-    let taken = talk.prompt("go on");
+    assert_eq!(session.finish(&turn).stop, "aborted");
+    session.messages.last_mut().unwrap()["content"][0]["text"] = json!(begun.text);
+    let outcome = session.prompt("go on");
     assert_eq!(
-        (taken.text.as_str(), taken.stop.as_str()),
+        (outcome.text.as_str(), outcome.stop.as_str()),
         ("Four.", "stop")
     );
     assert_sent(&simulator, 1, &["Two.", "Three.", "go on"]);
@@ -105,19 +106,19 @@ fn text_before_a_card_is_sent_when_the_host_asks_again_after_an_error() {
     let fails = format!(r#"{{ expect_file = "{}" }}, {LIMIT}"#, shown.display());
     let next = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Three." }}, {END}"#);
     let simulator = attempts(&[&before_and_after_a_card(&fails), &next]);
-    let mut talk = talk(&simulator, &[]);
-    let taken = talk.prompt("go");
-    returns(&mut talk, &displayed(&taken));
-    let turn = talk.begin();
+    let mut session = session(&simulator, &[]);
+    let outcome = session.prompt("go");
+    returns(&mut session, &displayed(&outcome));
+    let turn = session.begin();
     let mut begun = TurnOutcome::default();
     while begun.text.is_empty() {
-        begun.receive(&talk.host.receive());
+        begun.receive(&session.host.receive());
     }
     std::fs::write(&shown, "").unwrap();
-    assert_eq!(talk.finish(&turn).stop, "error");
+    assert_eq!(session.finish(&turn).stop, "error");
     // The host drops the failed answer and asks again.
-    talk.messages.pop();
-    assert_eq!(talk.turn().text, "Three.");
+    session.messages.pop();
+    assert_eq!(session.turn().text, "Three.");
     assert_sent(&simulator, 1, &["Two."]);
 }
 
@@ -132,20 +133,20 @@ fn text_before_a_card_is_sent_after_a_kill() {
     let simulator = attempts(&[&first, &next]);
     let folder = tempfile::tempdir().unwrap();
     let place = state(&folder);
-    let mut talk = talk(&simulator, &place);
-    let taken = talk.prompt("go");
-    returns(&mut talk, &displayed(&taken));
-    let taken = talk.turn();
-    assert_eq!(taken.text, "Three. ");
-    let second = displayed(&taken);
-    talk.host.kill();
+    let mut session = session(&simulator, &place);
+    let outcome = session.prompt("go");
+    returns(&mut session, &displayed(&outcome));
+    let outcome = session.turn();
+    assert_eq!(outcome.text, "Three. ");
+    let second = displayed(&outcome);
+    session.host.kill();
     let env = [&[("PI_CURSOR_HTTP", "2")], &place[..]].concat();
-    let mut later = talk.moved_to(&simulator, &env);
-    later.cards.clone_from(&talk.cards);
+    let mut later = session.moved_to(&simulator, &env);
+    later.cards.clone_from(&session.cards);
     returns(&mut later, &second);
-    let taken = later.turn();
+    let outcome = later.turn();
     assert_eq!(
-        (taken.text.as_str(), taken.stop.as_str()),
+        (outcome.text.as_str(), outcome.stop.as_str()),
         ("Four.", "stop")
     );
     assert_sent(&simulator, 1, &["Two.", "Three."]);
@@ -160,13 +161,13 @@ fn text_before_a_card_is_sent_after_a_checkpoint_that_lacks_it() {
     let first = before_and_after_a_card(&format!(r#"{READ}, {{ reset = "internal_error" }}"#));
     let next = format!(r#"{{ text = "Four." }}, {END}"#);
     let simulator = attempts(&[&first, &again, &next]);
-    let mut talk = talk(&simulator, &[]);
-    let taken = talk.prompt("go");
-    returns(&mut talk, &displayed(&taken));
-    assert_eq!(talk.turn().stop, "error");
-    let taken = talk.prompt("go on");
+    let mut session = session(&simulator, &[]);
+    let outcome = session.prompt("go");
+    returns(&mut session, &displayed(&outcome));
+    assert_eq!(session.turn().stop, "error");
+    let outcome = session.prompt("go on");
     assert_eq!(
-        (taken.text.as_str(), taken.stop.as_str()),
+        (outcome.text.as_str(), outcome.stop.as_str()),
         ("Four.", "stop")
     );
     assert_sent(&simulator, 2, &["Two.", "Three."]);
@@ -174,7 +175,7 @@ fn text_before_a_card_is_sent_after_a_checkpoint_that_lacks_it() {
 
 /// The run ends while the host displays a card, and the host returns when the run is released.
 #[test]
-fn an_answer_that_nobody_has_read_is_shown_after_the_parked_run_is_released() {
+fn an_unread_answer_is_shown_after_the_parked_run_is_released() {
     let first = format!(
         r#"{{ text = "Looking. " }}, {}, {READ}, {{ text = "It says 42." }}, {END}"#,
         card("a")
@@ -183,25 +184,25 @@ fn an_answer_that_nobody_has_read_is_shown_after_the_parked_run_is_released() {
     let folder = tempfile::tempdir().unwrap();
     let [place, log] = state(&folder);
     let env = [place, log, ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "1000")];
-    let mut talk = talk(&simulator, &env);
-    let taken = talk.prompt("go");
-    let shown = displayed(&taken);
+    let mut session = session(&simulator, &env);
+    let outcome = session.prompt("go");
+    let shown = displayed(&outcome);
     until(|| logged(folder.path(), "bridge.active_ttl_expired").pop());
-    returns(&mut talk, &shown);
-    let taken = talk.turn();
+    returns(&mut session, &shown);
+    let outcome = session.turn();
     assert_eq!(
-        (taken.text.as_str(), taken.stop.as_str()),
+        (outcome.text.as_str(), outcome.stop.as_str()),
         ("It says 42.", "stop")
     );
     assert_eq!(simulator.recorded().runs(), 1, "the answer was complete");
-    let taken = talk.prompt("and now");
-    assert_eq!(taken.text, "Something else.");
+    let outcome = session.prompt("and now");
+    assert_eq!(outcome.text, "Something else.");
     assert_eq!(user_messages(&simulator)[1], "and now");
 }
 
 /// The same after a kill: the text is shown before anything else.
 #[test]
-fn an_answer_that_nobody_has_read_is_shown_after_a_kill() {
+fn an_unread_answer_is_shown_after_a_kill() {
     let first = format!(
         r#"{{ text = "Looking. " }}, {}, {READ}, {{ text = "It says 42." }}, {END}"#,
         card("a")
@@ -209,9 +210,9 @@ fn an_answer_that_nobody_has_read_is_shown_after_a_kill() {
     let simulator = in_any_conversation(&[&first, &format!(r#"{{ text = " More." }}, {END}"#)]);
     let folder = tempfile::tempdir().unwrap();
     let place = state(&folder);
-    let mut talk = talk(&simulator, &place);
-    let taken = talk.prompt("go");
-    let shown = displayed(&taken);
+    let mut session = session(&simulator, &place);
+    let outcome = session.prompt("go");
+    let shown = displayed(&outcome);
     // The last checkpoint is on disk.
     until(|| {
         let written = logged(folder.path(), "journal.written");
@@ -221,11 +222,14 @@ fn an_answer_that_nobody_has_read_is_shown_after_a_kill() {
             .any(|bytes| bytes.as_u64() > Some(0))
             .then_some(())
     });
-    talk.host.kill();
-    let mut later = talk.moved_to(&simulator, &place);
-    later.cards.clone_from(&talk.cards);
+    session.host.kill();
+    let mut later = session.moved_to(&simulator, &place);
+    later.cards.clone_from(&session.cards);
     returns(&mut later, &shown);
-    let taken = later.turn();
-    assert_eq!(taken.stop, "stop", "{taken:?}");
-    assert!(taken.text.trim().starts_with("It says 42."), "{taken:?}");
+    let outcome = later.turn();
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
+    assert!(
+        outcome.text.trim().starts_with("It says 42."),
+        "{outcome:?}"
+    );
 }

@@ -131,9 +131,10 @@ impl Pi {
         let mut results = Vec::new();
         for call in calls {
             let id = call["id"].as_str().unwrap();
-            let result = match id.starts_with("cursor-replay-") {
-                true => self.recorded(&call["id"])["result"].clone(),
-                false => json!({"content": [{"type": "text", "text": "sunny"}], "isError": false}),
+            let result = if id.starts_with("cursor-replay-") {
+                self.recorded(&call["id"])["result"].clone()
+            } else {
+                json!({"content": [{"type": "text", "text": "sunny"}], "isError": false})
             };
             let at = self.messages.len();
             self.messages.push(
@@ -155,19 +156,19 @@ fn every_kind_of_activity_is_a_card_with_a_recorded_result() {
     let simulator = Simulator::start(Transport::Http1);
     let mut pi = Pi::new(&simulator, "cards");
     let mut turn = pi.says("@replay go");
-    let (mut shown, mut thinking, mut said) = (Vec::new(), String::new(), String::new());
+    let (mut shown, mut thinking, mut all_text) = (Vec::new(), String::new(), String::new());
     while turn.stop == "toolUse" {
         let results = pi.executes(&turn.calls);
         shown.extend(turn.calls.iter().cloned().zip(results));
         thinking.push_str(&turn.thinking);
-        said.push_str(&turn.text);
+        all_text.push_str(&turn.text);
         turn = pi.turn();
     }
     assert_eq!(turn.stop, "stop");
-    said.push_str(&turn.text);
+    all_text.push_str(&turn.text);
     thinking.push_str(&turn.thinking);
     // The run also ends with the plan.
-    assert_eq!(said, "Looking. Done.\n\n# The plan\n1. go");
+    assert_eq!(all_text, "Looking. Done.\n\n# The plan\n1. go");
     assert!(
         thinking.contains("Cursor task: Explore the repo\n"),
         "{thinking}"
@@ -531,7 +532,7 @@ fn without_cards_the_activity_is_text_and_the_turn_continues() {
     assert_eq!(
         turn.thinking.matches("read src/a.rs\n\n").count(),
         1,
-        "told twice, shown once"
+        "reported twice, shown once"
     );
     assert!(
         !turn.thinking.contains("never"),
@@ -540,7 +541,7 @@ fn without_cards_the_activity_is_text_and_the_turn_continues() {
 }
 
 #[test]
-fn wrappers_somebody_else_owns_are_not_used() {
+fn wrappers_of_other_users_are_not_used() {
     let simulator = Simulator::start(Transport::Http1);
     let mut pi = Pi::new(&simulator, "cards");
     pi.wrappers = vec!["cursor"];

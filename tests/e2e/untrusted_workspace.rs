@@ -7,7 +7,7 @@ use std::process::Command;
 
 use test_support::official_client::OfficialClient;
 use test_support::scenario::{CONTEXT, exec, inline, runs};
-use test_support::workspace::{talk, write};
+use test_support::workspace::{session, write};
 
 /// Creates a pipe without a writer: opening it blocks forever, as reading `/dev/zero` would.
 fn pipe(path: &Path) {
@@ -50,20 +50,20 @@ fn files_that_never_end_hold_no_turn_up() {
         ),
     ];
     let simulator = runs(&[steps.join(", ")]);
-    let taken = talk(&simulator, &sdk, &[]).prompt("go");
-    assert_eq!(taken.stop, "stop", "{taken:?}");
+    let outcome = session(&simulator, &sdk, &[]).prompt("go");
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
     assert_eq!(
-        taken.notices.len(),
+        outcome.notices.len(),
         1,
-        "only that nobody trusts it: {taken:?}"
+        "only that it is not trusted: {outcome:?}"
     );
     let recording = simulator.recorded();
     recording.assert_played(&["completed"]);
     for reply in ["lsResult", "grepResult"] {
-        let told = recording.client(&format!("execClientMessage.{reply}"))[0].to_string();
+        let replied = recording.client(&format!("execClientMessage.{reply}"))[0].to_string();
         assert!(
-            told.contains("a.txt") && !told.contains("hidden.txt"),
-            "{told}"
+            replied.contains("a.txt") && !replied.contains("hidden.txt"),
+            "{replied}"
         );
     }
 }
@@ -102,10 +102,10 @@ fn the_model_does_not_change_what_is_run() {
         "{ shellResult = { rejected = {} } }",
     );
     let simulator = runs(&[steps.join(", "), guarded]);
-    let mut talk = talk(&simulator, &sdk, &[("PI_CURSOR_TRUST_PROJECT", "1")]);
+    let mut session = session(&simulator, &sdk, &[("PI_CURSOR_TRUST_PROJECT", "1")]);
     for text in ["go", "on"] {
-        let taken = talk.prompt(text);
-        assert_eq!(taken.stop, "stop", "{taken:?}");
+        let outcome = session.prompt(text);
+        assert_eq!(outcome.stop, "stop", "{outcome:?}");
     }
     simulator.recorded().assert_played(&["completed"; 2]);
     assert!(!sdk.workspace.join("ran").exists());

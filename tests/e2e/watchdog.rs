@@ -8,7 +8,8 @@ use agent::turn::Stop;
 use foundation::metrics;
 
 use test_support::in_process::{
-    CancelAfter, END, InProcessSession, InProcessTurn, opened, played, requests, said, simulating,
+    CancelAfter, END, InProcessSession, InProcessTurn, opened, played, requests, simulating,
+    user_text,
 };
 use test_support::run_client::client_options;
 use test_support::scenario::{Steps, value};
@@ -36,14 +37,14 @@ fn mute(seconds: u32) -> String {
 /// Takes a turn on a paused clock, which advances whenever all tasks are idle.
 async fn fast(guest: &mut InProcessSession) -> InProcessTurn {
     tokio::time::pause();
-    let taken = guest.turn(CancelAfter::Endless).await;
+    let outcome = guest.turn(CancelAfter::Endless).await;
     tokio::time::resume();
-    taken
+    outcome
 }
 
 #[track_caller]
-fn idles(taken: &InProcessTurn, says: &str) {
-    match &taken.stop {
+fn idles(outcome: &InProcessTurn, says: &str) {
+    match &outcome.stop {
         Stop::Failed(text) => assert!(text.contains(says), "{text}"),
         other => panic!("{other:?}"),
     }
@@ -73,9 +74,9 @@ async fn tokens_are_work_and_heartbeats_are_not() {
     assert_eq!(fast(&mut guest).await.text, "Thought it over.");
     assert_eq!(requests(&sim).len(), 1);
     guest.user("and again");
-    let taken = fast(&mut guest).await;
+    let outcome = fast(&mut guest).await;
     assert_eq!(
-        (taken.stop, taken.text.as_str()),
+        (outcome.stop, outcome.text.as_str()),
         (Stop::Finished, "Awake.")
     );
     assert_eq!(requests(&sim).len(), 3);
@@ -101,12 +102,12 @@ async fn a_server_that_waits_for_an_unknown_exec_is_named_after_45_seconds() {
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.idle_retries = 0;
     guest.user("go");
-    let taken = fast(&mut guest).await;
-    assert_eq!(taken.text, "Done.", "{:?}", taken.stop);
+    let outcome = fast(&mut guest).await;
+    assert_eq!(outcome.text, "Done.", "{:?}", outcome.stop);
     guest.user("again");
-    let taken = fast(&mut guest).await;
-    idles(&taken, "does not know (request 5)");
-    idles(&taken, "no work for 45000ms");
+    let outcome = fast(&mut guest).await;
+    idles(&outcome, "does not know (request 5)");
+    idles(&outcome, "no work for 45000ms");
 }
 
 /// A resumed stream with only heartbeats is rebuilt once before any retry is used; no more streams
@@ -124,19 +125,19 @@ async fn a_silent_resume_is_rebuilt_once() {
         let (sim, backend) = simulating(&[first, silent]).await;
         let mut guest = InProcessSession::new(&backend, None);
         guest.policy.idle_retries = retries;
-        let taken = guest.prompt("go").await;
-        assert_eq!(taken.stop, Stop::ToolUse);
+        let outcome = guest.prompt("go").await;
+        assert_eq!(outcome.stop, Stop::ToolUse);
         // There is no idle timeout while the host executes a tool, however long it takes.
         tokio::time::pause();
         tokio::time::sleep(Duration::from_secs(500)).await;
         tokio::time::resume();
-        guest.result(&taken.calls[0], "42");
-        let taken = fast(&mut guest).await;
-        idles(&taken, "Cursor stream idle timeout after 120000ms");
-        assert_eq!(taken.text, "");
+        guest.result(&outcome.calls[0], "42");
+        let outcome = fast(&mut guest).await;
+        idles(&outcome, "Cursor stream idle timeout after 120000ms");
+        assert_eq!(outcome.text, "");
         let requests = requests(&sim);
         assert_eq!(requests.len(), wanted, "with {retries} retries");
-        assert!(said(&requests[1]).contains("Result:\n42\n"));
+        assert!(user_text(&requests[1]).contains("Result:\n42\n"));
     }
     let counted = r#"cursor_provider.rebuild_full_history{reason="synthesized_after_idle",model="composer-2"}"#;
     assert_eq!(metrics::counters().counts()[counted], 2);
@@ -161,11 +162,11 @@ async fn a_silent_resume_continues_from_the_checkpoint_after_it() {
     let (sim, backend) = simulating(&[first, second]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.idle_retries = 0;
-    let taken = guest.prompt("go").await;
-    guest.result(&taken.calls[0], "42");
-    let taken = fast(&mut guest).await;
+    let outcome = guest.prompt("go").await;
+    guest.result(&outcome.calls[0], "42");
+    let outcome = fast(&mut guest).await;
     assert_eq!(
-        (taken.stop, taken.text.as_str()),
+        (outcome.stop, outcome.text.as_str()),
         (Stop::Finished, "It says 42.")
     );
     played(&sim.recording()).await;
@@ -182,9 +183,9 @@ async fn no_text_is_shown_twice() {
     let (sim, backend) = simulating(std::slice::from_ref(&half)).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
-    let taken = fast(&mut guest).await;
-    idles(&taken, "Partial assistant output was already streamed");
-    assert_eq!((taken.text.as_str(), requests(&sim).len()), ("Half. ", 1));
+    let outcome = fast(&mut guest).await;
+    idles(&outcome, "Partial assistant output was already streamed");
+    assert_eq!((outcome.text.as_str(), requests(&sim).len()), ("Half. ", 1));
     // The same after results.
     let resumed = Steps::new()
         .then(opened("look", "a"))
@@ -193,12 +194,12 @@ async fn no_text_is_shown_twice() {
         .build();
     let (sim, backend) = simulating(&[resumed]).await;
     let mut guest = InProcessSession::new(&backend, None);
-    let taken = guest.prompt("go").await;
-    guest.result(&taken.calls[0], "42");
-    let taken = fast(&mut guest).await;
-    idles(&taken, "idle timeout after 240000ms");
-    idles(&taken, "Partial assistant output was already streamed");
-    assert_eq!((taken.text.as_str(), requests(&sim).len()), ("Half. ", 1));
+    let outcome = guest.prompt("go").await;
+    guest.result(&outcome.calls[0], "42");
+    let outcome = fast(&mut guest).await;
+    idles(&outcome, "idle timeout after 240000ms");
+    idles(&outcome, "Partial assistant output was already streamed");
+    assert_eq!((outcome.text.as_str(), requests(&sim).len()), ("Half. ", 1));
     // With a checkpoint, the run resumes from it.
     let saved = half.replace("\"Half. \" },", "\"Half. \" }, { checkpoint = \"auto\" },");
     let rest = Steps::new()
@@ -210,9 +211,9 @@ async fn no_text_is_shown_twice() {
     let (sim, backend) = simulating(&[saved, rest]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
-    let taken = fast(&mut guest).await;
+    let outcome = fast(&mut guest).await;
     assert_eq!(
-        (taken.stop, taken.text.as_str()),
+        (outcome.stop, outcome.text.as_str()),
         (Stop::Finished, "Half. Rest.")
     );
     played(&sim.recording()).await;
@@ -222,7 +223,7 @@ async fn no_text_is_shown_twice() {
 /// it, however the attempts end.
 #[tokio::test]
 async fn text_is_sent_until_a_state_includes_it() {
-    let told = |words: &str| {
+    let expect_text = |words: &str| {
         Steps::new()
             .expect_state("last checkpoint")
             .step(json!({
@@ -244,14 +245,14 @@ async fn text_is_sent_until_a_state_includes_it() {
     for end in [lives(FOREVER), broken.into()] {
         for more in ["It has a river. ", ""] {
             let again = Steps::new()
-                .then(told("The capital is Paris."))
+                .then(expect_text("The capital is Paris."))
                 .text(more)
                 .then(&end)
                 .build();
             let known = format!("The capital is Paris. {more}");
             for repeats in ["", known.as_str()] {
                 let rest = Steps::new()
-                    .then(told(known.trim()))
+                    .then(expect_text(known.trim()))
                     .text(repeats)
                     .text("The Seine.")
                     .then(END)
@@ -259,9 +260,9 @@ async fn text_is_sent_until_a_state_includes_it() {
                 let (sim, backend) = simulating(&[silent.clone(), again.clone(), rest]).await;
                 let mut guest = InProcessSession::new(&backend, None);
                 guest.user("go");
-                let taken = fast(&mut guest).await;
+                let outcome = fast(&mut guest).await;
                 let all = format!("Half. {known}The Seine.");
-                assert_eq!((taken.stop, taken.text), (Stop::Finished, all));
+                assert_eq!((outcome.stop, outcome.text), (Stop::Finished, all));
                 played(&sim.recording()).await;
             }
         }
@@ -293,9 +294,9 @@ async fn text_after_the_checkpoint_is_sent_from_the_first_restart() {
     let (sim, backend) = simulating(&[silent.clone(), rest.clone()]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
-    let taken = fast(&mut guest).await;
+    let outcome = fast(&mut guest).await;
     let all = "Half. The capital is Paris. The river is the Seine.";
-    assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, all));
+    assert_eq!((outcome.stop, outcome.text.as_str()), (Stop::Finished, all));
     played(&sim.recording()).await;
     // The same after results.
     let resumed = Steps::new()
@@ -305,10 +306,10 @@ async fn text_after_the_checkpoint_is_sent_from_the_first_restart() {
         .build();
     let (sim, backend) = simulating(&[resumed, rest]).await;
     let mut guest = InProcessSession::new(&backend, None);
-    let taken = guest.prompt("go").await;
-    guest.result(&taken.calls[0], "42");
-    let taken = fast(&mut guest).await;
-    assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, all));
+    let outcome = guest.prompt("go").await;
+    guest.result(&outcome.calls[0], "42");
+    let outcome = fast(&mut guest).await;
+    assert_eq!((outcome.stop, outcome.text.as_str()), (Stop::Finished, all));
     played(&sim.recording()).await;
 }
 
@@ -338,8 +339,8 @@ async fn a_mute_server_costs_the_restarts_of_an_idle_one() {
         let mut guest = InProcessSession::new(&backend, None);
         guest.policy.idle_retries = retries;
         guest.user("go");
-        let taken = fast(&mut guest).await;
-        idles(&taken, "Cursor stream idle timeout after 30000ms");
+        let outcome = fast(&mut guest).await;
+        idles(&outcome, "Cursor stream idle timeout after 30000ms");
         assert_eq!(requests(&sim).len(), 1 + retries as usize);
     }
 }
@@ -355,13 +356,13 @@ async fn a_mute_resume_is_recovered_once() {
     let (sim, backend) = simulating(&[first, MUTE.to_owned()]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.policy.idle_retries = 1;
-    let taken = guest.prompt("go").await;
-    guest.result(&taken.calls[0], "42");
-    let taken = fast(&mut guest).await;
-    idles(&taken, "Cursor stream idle timeout after 30000ms");
+    let outcome = guest.prompt("go").await;
+    guest.result(&outcome.calls[0], "42");
+    let outcome = fast(&mut guest).await;
+    idles(&outcome, "Cursor stream idle timeout after 30000ms");
     let requests = requests(&sim);
     assert_eq!(requests.len(), 3);
-    assert!(said(&requests[1]).contains("Result:\n42\n"));
+    assert!(user_text(&requests[1]).contains("Result:\n42\n"));
 }
 
 #[tokio::test]
@@ -381,8 +382,8 @@ async fn without_watchdogs_a_mute_server_may_take_any_time() {
         resumed: None,
     };
     guest.user("go");
-    let taken = fast(&mut guest).await;
-    guest.result(&taken.calls[0], "42");
+    let outcome = fast(&mut guest).await;
+    guest.result(&outcome.calls[0], "42");
     assert_eq!(fast(&mut guest).await.text, "At last.");
     assert_eq!(requests(&sim).len(), 1);
 }
@@ -399,11 +400,11 @@ async fn a_mute_server_is_not_watched_in_a_pause() {
         .build();
     let (sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
-    let taken = guest.prompt("go").await;
+    let outcome = guest.prompt("go").await;
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(490)).await;
     tokio::time::resume();
-    guest.result(&taken.calls[0], "42");
+    guest.result(&outcome.calls[0], "42");
     assert_eq!(fast(&mut guest).await.text, "It says 42.");
     assert_eq!(requests(&sim).len(), 1, "the same run");
 }
@@ -419,9 +420,9 @@ async fn an_exchange_that_hangs_is_abandoned() {
         guest.policy.idle_retries = 1;
         guest.policy.patience.first = Some(Duration::from_secs(seconds));
         guest.user("go");
-        let taken = fast(&mut guest).await;
-        idles(&taken, &format!("idle timeout after {waited} "));
-        idles(&taken, "over 2 attempts (1 retry)");
+        let outcome = fast(&mut guest).await;
+        idles(&outcome, &format!("idle timeout after {waited} "));
+        idles(&outcome, "over 2 attempts (1 retry)");
     }
 }
 
@@ -441,8 +442,11 @@ async fn a_finished_turn_is_not_kept_open_by_a_silent_server() {
         let mut guest = InProcessSession::new(&backend, None);
         guest.user("go");
         let asked = tokio::time::Instant::now();
-        let taken = fast(&mut guest).await;
-        assert_eq!((taken.stop, taken.text.as_str()), (Stop::Finished, "Done."));
+        let outcome = fast(&mut guest).await;
+        assert_eq!(
+            (outcome.stop, outcome.text.as_str()),
+            (Stop::Finished, "Done.")
+        );
         let waited = asked.elapsed();
         assert!(waited < Duration::from_secs(20), "{waited:?} of {nothing}");
     }
@@ -461,6 +465,6 @@ async fn text_after_a_turns_end_is_shown() {
     let (_sim, backend) = simulating(&[steps]).await;
     let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
-    let taken = fast(&mut guest).await;
-    assert_eq!(taken.text, "Done. more more more more more ");
+    let outcome = fast(&mut guest).await;
+    assert_eq!(outcome.text, "Done. more more more more more ");
 }

@@ -4,18 +4,18 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use crate::mcp_endpoint::Desk;
+use crate::mcp_endpoint::OpenRun;
 use test_support::gateway::GatewayProcess;
 use test_support::simulator::{Simulator, Transport};
 
 /// An HTTP server of ours and how to reach it.
-struct Frontend {
+struct TestedServer {
     host: String,
     path: String,
     token: String,
 }
 
-impl Frontend {
+impl TestedServer {
     /// Returns the head of the response to a request with these headers.
     fn answer(&self, method: &str, headers: &[(&str, &str)]) -> String {
         let Self { host, path, .. } = self;
@@ -91,7 +91,7 @@ impl Frontend {
 fn the_gateway_answers_no_page_of_another_origin() {
     let simulator = Simulator::responder(Transport::H2c);
     let gateway = GatewayProcess::start(&simulator, &[]);
-    let door = Frontend {
+    let door = TestedServer {
         host: format!("127.0.0.1:{}", gateway.port()),
         path: "/v1/models".into(),
         token: gateway.token.clone(),
@@ -102,13 +102,13 @@ fn the_gateway_answers_no_page_of_another_origin() {
 
 #[test]
 fn the_mcp_endpoint_answers_no_page_of_another_origin() {
-    let mut desk = Desk::open();
-    let url = desk.at.url.strip_prefix("http://").unwrap().to_owned();
+    let mut run = OpenRun::open();
+    let url = run.at.url.strip_prefix("http://").unwrap().to_owned();
     let (host, path) = url.split_once('/').unwrap();
-    let door = Frontend {
+    let door = TestedServer {
         host: host.to_owned(),
         path: format!("/{path}"),
-        token: desk.at.token.clone(),
+        token: run.at.token.clone(),
     };
     // If the request is allowed, rmcp rejects a GET without an MCP session.
     let let_in = door.status(
@@ -120,5 +120,5 @@ fn the_mcp_endpoint_answers_no_page_of_another_origin() {
         "{let_in}"
     );
     door.refuses_pages("GET", let_in);
-    desk.finish();
+    run.finish();
 }

@@ -35,8 +35,8 @@ async fn failure(transport: Transport, steps: &str) -> Failure {
     failed(once(transport, steps).await, steps)
 }
 
-fn failed(told: RunOutcome, steps: &str) -> Failure {
-    match told.ended.outcome {
+fn failed(reply: RunOutcome, steps: &str) -> Failure {
+    match reply.ended.outcome {
         Outcome::Failed(failure) => failure,
         other => panic!("{steps}: {other:?}"),
     }
@@ -121,8 +121,8 @@ async fn broken_streams_over_http1() {
 async fn silence_is_a_failure_of_its_own() {
     for transport in [Transport::H2c, Transport::Http1] {
         let steps = r#"{ text = "a" }, { stall = true }"#;
-        let told = within(Duration::from_secs(1), transport, steps).await;
-        let failure = failed(told, steps);
+        let reply = within(Duration::from_secs(1), transport, steps).await;
+        let failure = failed(reply, steps);
         assert_eq!(failure.retry(), Retry::Idle, "{failure}");
         let wanted = "Cursor stream idle timeout after 1000ms";
         assert!(failure.to_string().starts_with(wanted), "{failure}");
@@ -225,12 +225,12 @@ async fn typed_errors_name_their_remedy() {
 
 #[tokio::test]
 async fn text_that_arrived_before_the_failure_is_kept() {
-    let told = once(
+    let reply = once(
         Transport::H2c,
         r#"{ text = "half " }, { reset = "cancel" }"#,
     )
     .await;
-    assert_eq!(told.text, "half ");
+    assert_eq!(reply.text, "half ");
 }
 
 #[tokio::test]
@@ -240,9 +240,9 @@ async fn retries_are_counted_like_the_official_clients() {
         r#"{ end = { code = "internal", message = "boom" } }"#,
     );
     let mut ours = RunClient::new(&simulator, Transport::H2c);
-    let told = ours.prompt("go").await;
-    assert_eq!(told.failure(), "[internal] boom");
-    assert_eq!(told.ended.attempts, 4);
+    let reply = ours.prompt("go").await;
+    assert_eq!(reply.failure(), "[internal] boom");
+    assert_eq!(reply.ended.attempts, 4);
     let recording = simulator.recording().await;
     let runs = recording.requests("/agent.v1.AgentService/Run");
     let ids: std::collections::BTreeSet<_> = runs
@@ -263,8 +263,8 @@ async fn unauthenticated_with_a_fresh_token_is_final() {
         r#"{ end = { code = "unauthenticated", message = "no" } }"#,
     );
     let mut ours = RunClient::new(&simulator, Transport::H2c);
-    let told = ours.prompt("go").await;
-    assert_eq!(told.failure(), "[unauthenticated] no");
+    let reply = ours.prompt("go").await;
+    assert_eq!(reply.failure(), "[unauthenticated] no");
     assert_eq!(simulator.recording().await.runs(), 1);
     // The next run has discarded that token and requests a new one.
     ours.prompt("go").await;
@@ -338,13 +338,13 @@ async fn a_cancelled_run_brings_its_last_checkpoint() {
     let steps = r#"{ text = "cancel me" }, { expect_client = { conversationAction = { cancelAction = {} } } }, { checkpoint = "auto" }, { end = true }"#;
     let simulator = playing(Transport::H2c, steps);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
-    let told = ours.prompt_and("go", OnText::Cancel("cancel me")).await;
-    assert_eq!(told.ended.outcome, Outcome::Cancelled);
-    let checkpoints = told
+    let reply = ours.prompt_and("go", OnText::Cancel("cancel me")).await;
+    assert_eq!(reply.ended.outcome, Outcome::Cancelled);
+    let checkpoints = reply
         .events
         .iter()
         .filter(|e| matches!(e, RunEvent::Checkpoint(_)));
-    assert_eq!(checkpoints.count(), 1, "{:?}", told.events);
+    assert_eq!(checkpoints.count(), 1, "{:?}", reply.events);
 }
 
 /// The cancel is sent even while checkpoints keep arriving.
@@ -361,8 +361,8 @@ async fn the_server_hears_of_a_cancel_whatever_arrives_meanwhile() {
     let simulator = playing(Transport::H2c, &steps);
     for times in 1..=8 {
         let mut ours = RunClient::new(&simulator, Transport::H2c);
-        let told = ours.prompt_and("go", OnText::Cancel("cancel me")).await;
-        assert_eq!(told.ended.outcome, Outcome::Cancelled);
+        let reply = ours.prompt_and("go", OnText::Cancel("cancel me")).await;
+        assert_eq!(reply.ended.outcome, Outcome::Cancelled);
         // The server has finished the run once it has a verdict on it.
         let recording = loop {
             let recording = simulator.recording().await;
@@ -370,8 +370,8 @@ async fn the_server_hears_of_a_cancel_whatever_arrives_meanwhile() {
                 break recording;
             }
         };
-        let heard = recording.client("conversationAction.cancelAction");
-        assert_eq!(heard.len(), times);
+        let cancels = recording.client("conversationAction.cancelAction");
+        assert_eq!(cancels.len(), times);
     }
 }
 
@@ -419,10 +419,10 @@ async fn heartbeats_after_the_turn_keep_the_stream_for_the_last_checkpoint() {
     let simulator = playing(Transport::H2c, steps);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
     ours.timing.after_turn = Duration::from_secs(6);
-    let told = ours.prompt("go").await;
-    told.finished("all of it");
+    let reply = ours.prompt("go").await;
+    reply.finished("all of it");
     let checkpoint = |event: &RunEvent| matches!(event, RunEvent::Checkpoint(_));
-    assert!(told.events.iter().any(checkpoint), "{:?}", told.events);
+    assert!(reply.events.iter().any(checkpoint), "{:?}", reply.events);
 }
 
 /// Heartbeats do not keep the stream open forever, nor do checkpoints or tool calls that are never

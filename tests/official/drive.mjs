@@ -1,4 +1,4 @@
-// Runs one conversation, given as JSON on stdin, through the official SDK and reports what it said.
+// Runs one conversation, given as JSON on stdin, through the official SDK and reports its answer.
 // The spec and the report are described in README.md.
 
 import { SpecError, atMost, checkKeys, describeError, finish, megabytes, pick, readSpec, round } from "./spec.mjs";

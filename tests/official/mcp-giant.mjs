@@ -1,5 +1,5 @@
 // MCP over stdio without a library: a server whose answers can be too long to be read, and that
-// says very often that its tools changed.
+// reports very often that its tools changed.
 
 import { createInterface } from "node:readline";
 

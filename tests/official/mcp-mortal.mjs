@@ -18,7 +18,7 @@ function call({ name }, id) {
   if (name !== "grow") return answer(name === "lives" ? `life ${lives}` : name);
   tools.push("grown");
   say({ method: "notifications/tools/list_changed" });
-  // Whoever called hears of it after the new list.
+  // The caller gets its answer after the new list.
   grown = () => answer("grown");
 }
 

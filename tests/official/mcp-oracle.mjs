@@ -1,4 +1,4 @@
-// The MCP server behind mcp-stdio.mjs and mcp-http.mjs. The low-level API is used so that
+// The MCP server of mcp-stdio.mjs and mcp-http.mjs. The low-level API is used so that
 // the advertised schemas are exactly those below.
 
 import { Server } from "@modelcontextprotocol/sdk/server/index.js";
@@ -58,7 +58,7 @@ export function oracleServer() {
   return server;
 }
 
-/** Both servers live exactly as long as whoever holds the other end of their stdin. */
+/** Both servers exit when their stdin is closed. */
 export function exitWithStdin() {
   process.stdin.on("end", () => process.exit(0)).on("close", () => process.exit(0));
   process.stdin.resume();

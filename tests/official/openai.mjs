@@ -16,23 +16,23 @@ const tools = [{
   },
 }];
 const messages = [{ role: "developer", content: "Be brief." }, { role: "user", content: "go" }];
-const talk = { text: "", thinking: "", calls: [], finish: [], completion_tokens: 0 };
+const chat = { text: "", thinking: "", calls: [], finish: [], completion_tokens: 0 };
 for (;;) {
   const stream = client.chat.completions.stream({
     model: "composer-2", messages, tools, stream_options: { include_usage: true },
   });
   for await (const chunk of stream) {
-    talk.thinking += chunk.choices[0]?.delta.reasoning_content ?? "";
+    chat.thinking += chunk.choices[0]?.delta.reasoning_content ?? "";
   }
   const answer = await stream.finalChatCompletion();
   const { message, finish_reason } = answer.choices[0];
-  talk.text += message.content ?? "";
-  talk.finish.push(finish_reason);
-  talk.completion_tokens = answer.usage.completion_tokens;
+  chat.text += message.content ?? "";
+  chat.finish.push(finish_reason);
+  chat.completion_tokens = answer.usage.completion_tokens;
   messages.push(message);
   if (finish_reason !== "tool_calls") break;
   for (const call of message.tool_calls) {
-    talk.calls.push({ name: call.function.name, arguments: JSON.parse(call.function.arguments) });
+    chat.calls.push({ name: call.function.name, arguments: JSON.parse(call.function.arguments) });
     messages.push({ role: "tool", tool_call_id: call.id, content: "42" });
   }
 }
@@ -43,4 +43,4 @@ try {
 } catch (error) {
   unknown = { status: error.status, code: error.code };
 }
-console.log(JSON.stringify({ models, talk, unknown }));
+console.log(JSON.stringify({ models, chat, unknown }));

@@ -28,7 +28,7 @@ export async function readSpec(knownKeys) {
     throw new SpecError(`stdin is not JSON: ${error.message}`);
   }
   checkKeys("spec", spec, knownKeys);
-  // Without this variable the SDK would talk to the real service.
+  // Without this variable the SDK would use the real service.
   const backend = process.env.CURSOR_BACKEND_URL;
   if (!URL.canParse(backend) || !LOOPBACK.has(new URL(backend).hostname)) {
     throw new SpecError("CURSOR_BACKEND_URL must be a loopback URL");

@@ -16,15 +16,15 @@ use test_support::processes::{FolderWatch, started};
 use test_support::root;
 
 /// Installs the programs that pi's grep and find start; each start is recorded in a file.
-fn search_programs(desk: &PiEnv) {
-    let found = json!({"type": "match", "data": {"path": {"text": desk.workspace.join("src/main.rs")},
+fn search_programs(pi_env: &PiEnv) {
+    let found = json!({"type": "match", "data": {"path": {"text": pi_env.workspace.join("src/main.rs")},
         "lines": {"text": "fn main() {\n"}, "line_number": 1}});
     let files = "printf '%s\\n' \"$PWD/src/lib.rs\" \"$PWD/src/main.rs\"";
     let programs = [
         ("rg", format!("printf '%s\\n' '{found}'")),
         ("fd", files.to_owned()),
     ];
-    let folder = desk.home.path().join("agent/bin");
+    let folder = pi_env.home.path().join("agent/bin");
     std::fs::create_dir(&folder).unwrap();
     for (name, script) in programs {
         let script = format!("#!/bin/sh\necho {name} >> \"$HOME/ran\"\n{script}\n");
@@ -40,12 +40,13 @@ fn between(question: &str, screen: &str, answer: &str) -> Vec<String> {
         let found = lines.iter().position(|line| line.contains(wanted));
         found.unwrap_or_else(|| panic!("no {wanted:?} in\n{screen}"))
     };
-    let told = lines[at(question) + 1..at(answer)].iter();
-    told.map(|line| match line.split_once("Took ") {
-        Some((before, _)) => format!("{before}Took"),
-        None => (*line).to_owned(),
-    })
-    .collect()
+    let lines_shown = lines[at(question) + 1..at(answer)].iter();
+    lines_shown
+        .map(|line| match line.split_once("Took ") {
+            Some((before, _)) => format!("{before}Took"),
+            None => (*line).to_owned(),
+        })
+        .collect()
 }
 
 /// Returns the cards of the actions on a screen, collapsed and expanded.
@@ -71,9 +72,9 @@ fn without_edit(mut lines: Vec<String>) -> Vec<String> {
     lines
 }
 
-fn pi_alone(desk: &PiEnv) -> Vec<String> {
-    std::fs::write(desk.home.path().join("calls.json"), actions().to_string()).unwrap();
-    let mut arguments = desk.arguments(&["--tools", "read,bash,grep,find,ls,edit,write"]);
+fn pi_alone(pi_env: &PiEnv) -> Vec<String> {
+    std::fs::write(pi_env.home.path().join("calls.json"), actions().to_string()).unwrap();
+    let mut arguments = pi_env.arguments(&["--tools", "read,bash,grep,find,ls,edit,write"]);
     let extension = arguments.iter().position(|word| word == "-e").unwrap() + 1;
     let own_tools = root().join("tests/pi/own-tools.mjs");
     arguments[extension] = own_tools.to_str().unwrap().into();
@@ -87,40 +88,42 @@ fn snapshot(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let changed = path.metadata().unwrap().modified().unwrap();
-        match path.is_dir() {
-            true => files.extend(snapshot(&path)),
-            false => drop(files.insert(path.clone(), (std::fs::read(&path).unwrap(), changed))),
+        if path.is_dir() {
+            files.extend(snapshot(&path))
+        } else {
+            drop(files.insert(path.clone(), (std::fs::read(&path).unwrap(), changed)))
         }
     }
     files
 }
 
 /// A desk where executing the actions again would have other results or leave traces.
-fn desk_with_traps(version: PiVersion) -> PiEnv {
+fn pi_env_with_traps(version: PiVersion) -> PiEnv {
     trapped(PiEnv::playing(version, &scenario(&as_cursor_did())))
 }
 
-fn trapped(desk: PiEnv) -> PiEnv {
-    furnish(&desk.workspace);
-    search_programs(&desk);
-    let main = desk.workspace.join("src/main.rs");
+fn trapped(pi_env: PiEnv) -> PiEnv {
+    furnish(&pi_env.workspace);
+    search_programs(&pi_env);
+    let main = pi_env.workspace.join("src/main.rs");
     std::fs::write(main, "fn main() { other() }\n").unwrap();
-    std::fs::write(desk.workspace.join("more.rs"), "").unwrap();
-    std::fs::write(desk.workspace.join("dot.png"), DOT).unwrap();
-    desk.with("COLORTERM", "truecolor")
+    std::fs::write(pi_env.workspace.join("more.rs"), "").unwrap();
+    std::fs::write(pi_env.workspace.join("dot.png"), DOT).unwrap();
+    pi_env
+        .with("COLORTERM", "truecolor")
         .with("PI_CURSOR_NATIVE_TOOLS", "local")
 }
 
-fn start(desk: &PiEnv) -> PiScreen<'_> {
-    let arguments = desk.arguments(&["--model", "cursor/composer-2", "Show me."]);
-    PiScreen::run(desk, arguments, "150")
+fn start(pi_env: &PiEnv) -> PiScreen<'_> {
+    let arguments = pi_env.arguments(&["--model", "cursor/composer-2", "Show me."]);
+    PiScreen::run(pi_env, arguments, "150")
 }
 
 /// Starts another pi, which renders the cards of the last session from its session file.
-fn resume(desk: &PiEnv, mut arguments: Vec<String>) -> (PiScreen<'_>, Vec<String>) {
+fn resume(pi_env: &PiEnv, mut arguments: Vec<String>) -> (PiScreen<'_>, Vec<String>) {
     arguments.pop();
     arguments.extend(["--continue", "Again."].map(Into::into));
-    let pi = PiScreen::run(desk, arguments, "150");
+    let pi = PiScreen::run(pi_env, arguments, "150");
     pi.shows("Heard: Again.");
     let redrawn = between("Show me.", &pi.coloured(), "Done.");
     (pi, redrawn)
@@ -137,24 +140,24 @@ fn each_card_looks_like_pis_own() {
     let ran = std::fs::read_to_string(own.home.path().join("ran")).unwrap();
     assert!(ran.contains("rg") && ran.contains("fd"), "{ran}");
 
-    let desk = desk_with_traps(PiVersion::V087);
-    let before = snapshot(&desk.workspace);
-    let pi = start(&desk);
+    let pi_env = pi_env_with_traps(PiVersion::V087);
+    let before = snapshot(&pi_env.workspace);
+    let pi = start(&pi_env);
     pretty_assertions::assert_eq!(both(&pi).map(without_edit), of_pi.map(without_edit));
     pi.quit();
-    desk.no_sidecar_is_left();
+    pi_env.no_sidecar_is_left();
     drop(pi);
-    as_written(&desk);
+    as_written(&pi_env);
 
     let (_, of_pi) = resume(&own, pi_alone(&own));
-    let arguments = desk.arguments(&["--model", "cursor/composer-2", ""]);
-    let (pi, of_cursor) = resume(&desk, arguments);
+    let arguments = pi_env.arguments(&["--model", "cursor/composer-2", ""]);
+    let (pi, of_cursor) = resume(&pi_env, arguments);
     pretty_assertions::assert_eq!(without_edit(of_cursor), without_edit(of_pi));
     let neutral = || {
         let lines = between(" Again.", &pi.text(), " Heard: Again.");
         let lines = lines.iter().map(|line| line.trim_end());
-        let told: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
-        told.join("\n")
+        let lines_shown: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+        lines_shown.join("\n")
     };
     insta::assert_snapshot!(neutral(), @r"
     Cursor edit src/lib.rs
@@ -187,21 +190,24 @@ fn each_card_looks_like_pis_own() {
     pi.shows("line 12");
     pretty_assertions::assert_eq!(neutral(), expanded);
     pi.quit();
-    desk.no_sidecar_is_left();
+    pi_env.no_sidecar_is_left();
     drop(pi);
     // A model of another provider continues after the cards.
-    std::fs::write(desk.home.path().join("calls.json"), "[]").unwrap();
+    std::fs::write(pi_env.home.path().join("calls.json"), "[]").unwrap();
     let own_tools = root().join("tests/pi/own-tools.mjs");
     let more = ["--model", "own/own", "-e", own_tools.to_str().unwrap()];
     let more = [&more[..], &["--continue", "Once more."]].concat();
-    let pi = PiScreen::run(&desk, desk.arguments(&more), "150");
+    let pi = PiScreen::run(&pi_env, pi_env.arguments(&more), "150");
     let screen = pi.shows("Heard: Once more.");
     assert!(screen.contains("Cursor todos 1/2 completed"), "{screen}");
     drop(pi);
 
-    pretty_assertions::assert_eq!(snapshot(&desk.workspace), before);
-    assert!(!desk.home.path().join("ran").exists(), "a command was run");
-    let recording = desk.simulator.recorded();
+    pretty_assertions::assert_eq!(snapshot(&pi_env.workspace), before);
+    assert!(
+        !pi_env.home.path().join("ran").exists(),
+        "a command was run"
+    );
+    let recording = pi_env.simulator.recorded();
     recording.assert_played(&["completed", "completed"]);
     let requests = recording.client("runRequest");
     assert_eq!(conversation(requests[0]), conversation(requests[1]));
@@ -224,9 +230,9 @@ fn other_versions_show_the_cards_too() {
         "... (6 more lines",
     ];
     for version in [PiVersion::V074, PiVersion::V079, PiVersion::V150] {
-        let desk = desk_with_traps(version);
-        let before = snapshot(&desk.workspace);
-        let pi = start(&desk);
+        let pi_env = pi_env_with_traps(version);
+        let before = snapshot(&pi_env.workspace);
+        let pi = start(&pi_env);
         for wanted in collapsed {
             pi.shows(wanted);
         }
@@ -234,9 +240,12 @@ fn other_versions_show_the_cards_too() {
         pi.keys(&["C-o"]);
         let expanded = pi.shows("- item 14");
         assert!(expanded.contains("println!(\"hi\");"), "{expanded}");
-        pretty_assertions::assert_eq!(snapshot(&desk.workspace), before);
-        assert!(!desk.home.path().join("ran").exists(), "a command was run");
-        as_written(&desk);
+        pretty_assertions::assert_eq!(snapshot(&pi_env.workspace), before);
+        assert!(
+            !pi_env.home.path().join("ran").exists(),
+            "a command was run"
+        );
+        as_written(&pi_env);
     }
 }
 
@@ -253,14 +262,14 @@ cursor "write notes.md\n\nCreated 16 lines\n\nFile s"
 "#;
 
 /// Checks that the session file contains the real tool names and each recorded result once.
-fn as_written(desk: &PiEnv) {
-    let entries = written(desk);
+fn as_written(pi_env: &PiEnv) {
+    let entries = written(pi_env);
     let messages = entries.iter().map(|entry| &entry["message"]);
     let results: Vec<&Json> = messages
         .clone()
         .filter(|message| message["role"] == "toolResult")
         .collect();
-    let told: Vec<String> = results
+    let lines_shown: Vec<String> = results
         .iter()
         .map(|result| {
             let text = result["content"][0]["text"].as_str().unwrap();
@@ -272,7 +281,7 @@ fn as_written(desk: &PiEnv) {
             )
         })
         .collect();
-    pretty_assertions::assert_eq!(told.join("\n"), WRITTEN.trim());
+    pretty_assertions::assert_eq!(lines_shown.join("\n"), WRITTEN.trim());
     let blocks = messages.flat_map(|message| message["content"].as_array().into_iter().flatten());
     let calls: Vec<&Json> = blocks.filter(|block| block["type"] == "toolCall").collect();
     assert_eq!(calls.len(), results.len());
@@ -313,8 +322,8 @@ fn shown(events: &[Json]) -> (Vec<String>, String) {
 
 #[test]
 fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
-    let desk = trapped(PiEnv::playing(PiVersion::V087, &greeted(&as_cursor_did())));
-    let home = desk.home.path();
+    let pi_env = trapped(PiEnv::playing(PiVersion::V087, &greeted(&as_cursor_did())));
+    let home = pi_env.home.path();
     std::fs::write(home.join("owner.mjs"), OWNER).unwrap();
     let settings = r#"{"shellCommandPrefix": "echo prefixed"}"#;
     std::fs::write(home.join("agent/settings.json"), settings).unwrap();
@@ -336,7 +345,7 @@ fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
         "-e",
         owner.to_str().unwrap(),
     ];
-    let mut pi = PiRpc::with(&desk, &more);
+    let mut pi = PiRpc::with(&pi_env, &more);
     let turn = |pi: &mut PiRpc, message: &str| {
         pi.send(&json!({"type": "prompt", "message": message}));
         let mut events = Vec::new();
@@ -351,9 +360,9 @@ fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
     };
     // The first turn reads the files that every turn reads.
     turn(&mut pi, "Hello.");
-    let watch = FolderWatch::below(&desk.workspace);
+    let watch = FolderWatch::below(&pi_env.workspace);
     watch.seen();
-    let sidecar = u32::try_from(desk.sidecars()[0]).unwrap();
+    let sidecar = u32::try_from(pi_env.sidecars()[0]).unwrap();
     let all_started = |pi: &PiRpc| [started(pi.id()), started(sidecar)];
     let before = all_started(&pi);
     let (calls, thinking) = shown(&turn(&mut pi, "Show me."));
@@ -399,13 +408,13 @@ fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
 #[test]
 fn without_cards_activity_is_shown_as_lines() {
     let json = ["--model", "cursor/composer-2", "--mode", "json", "Show me."];
-    let desk = desk_with_traps(PiVersion::V087);
+    let pi_env = pi_env_with_traps(PiVersion::V087);
     for (setting, cards) in [
         ("PI_CURSOR_PROVIDER_DEBUG", 9),
         ("PI_CURSOR_NATIVE_TOOL_DISPLAY", 0),
         ("PI_CURSOR_REGISTER_NATIVE_TOOLS", 0),
     ] {
-        let output = desk.command(&json).env(setting, "0").output().unwrap();
+        let output = pi_env.command(&json).env(setting, "0").output().unwrap();
         let ran = PiOutput::from(output);
         let events: Vec<Json> = ran
             .stdout
@@ -419,7 +428,7 @@ fn without_cards_activity_is_shown_as_lines() {
             cards == 0
         );
     }
-    let ran = desk.print("Show me.");
+    let ran = pi_env.print("Show me.");
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("Done.\n", ""));
-    assert!(!desk.home.path().join("ran").exists());
+    assert!(!pi_env.home.path().join("ran").exists());
 }

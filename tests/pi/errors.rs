@@ -16,8 +16,8 @@ crate::on_every_pi!(
 );
 
 fn an_abort_ends_the_turn_at_once(version: PiVersion) {
-    let desk = PiEnv::open(version);
-    let mut pi = PiRpc::start(&desk);
+    let pi_env = PiEnv::open(version);
+    let mut pi = PiRpc::start(&pi_env);
     pi.send(&json!({"type": "prompt", "message": "@cancel one"}));
     pi.event("a delta", |event| event["type"] == "message_update");
     pi.send(&json!({"type": "abort"}));
@@ -25,7 +25,7 @@ fn an_abort_ends_the_turn_at_once(version: PiVersion) {
     assert_eq!(message["stopReason"], "aborted", "{message}");
     pi.settle();
     assert_eq!(text(&pi.prompt("@hello two")), "Hello, world!");
-    let recording = desk.recorded("both runs", |recording| recording.verdicts().len() == 2);
+    let recording = pi_env.recorded("both runs", |recording| recording.verdicts().len() == 2);
     recording.assert_played(&["cancelled by client", "completed"]);
 }
 
@@ -35,32 +35,32 @@ name = "quota"
 [[run]]
 steps = [ { end = { code = "resource_exhausted", message = "Error", error = "ERROR_RATE_LIMITED", title = "Rate limit", detail = "429: too many requests. You are out of your 500 requests.", retryable = false } } ]
 "#;
-    let desk = PiEnv::playing(version, scenario);
-    let mut pi = PiRpc::start(&desk);
+    let pi_env = PiEnv::playing(version, scenario);
+    let mut pi = PiRpc::start(&pi_env);
     let message = pi.prompt("hi");
     let error = message["errorMessage"].as_str().unwrap();
     assert!(error.ends_with("(quota exceeded)"), "{error}");
     // Idle, and no further request was sent: neither a retry nor a summary.
     pi.settle();
-    assert_eq!(desk.simulator.recorded().client("runRequest").len(), 1);
+    assert_eq!(pi_env.simulator.recorded().client("runRequest").len(), 1);
     let message = pi.prompt("hi again");
     assert_eq!(message["stopReason"], "error");
-    assert_eq!(desk.simulator.recorded().client("runRequest").len(), 2);
+    assert_eq!(pi_env.simulator.recorded().client("runRequest").len(), 2);
 }
 
 fn after_an_abort_the_conversation_continues(version: PiVersion) {
-    let desk = PiEnv::open(version);
-    let mut pi = PiRpc::start(&desk);
+    let pi_env = PiEnv::open(version);
+    let mut pi = PiRpc::start(&pi_env);
     pi.send(&json!({"type": "prompt", "message": "@cancel one"}));
     pi.event("a delta", |event| event["type"] == "message_update");
     pi.send(&json!({"type": "abort"}));
     pi.answer();
     pi.settle();
-    desk.recorded("the run is given up", |recording| {
+    pi_env.recorded("the run is given up", |recording| {
         recording.verdicts().len() == 1
     });
     assert_eq!(text(&pi.prompt("@cancel two")), "Follow-up answer.");
-    let recording = desk.recorded("both runs", |recording| recording.verdicts().len() == 2);
+    let recording = pi_env.recorded("both runs", |recording| recording.verdicts().len() == 2);
     recording.assert_played(&["cancelled by client", "completed"]);
     let requests = recording.client("runRequest");
     assert_eq!(conversation(requests[0]), conversation(requests[1]));
@@ -72,8 +72,8 @@ name = "busy"
 [[run]]
 steps = [ { end = { code = "permission_denied", message = "overloaded, come back later" } } ]
 "#;
-    let desk = PiEnv::playing(version, scenario);
-    let mut pi = PiRpc::start(&desk);
+    let pi_env = PiEnv::playing(version, scenario);
+    let mut pi = PiRpc::start(&pi_env);
     pi.send(&json!({"type": "prompt", "message": "hi"}));
     for _ in 0..2 {
         assert_eq!(pi.answer()["stopReason"], "error");
@@ -81,10 +81,10 @@ steps = [ { end = { code = "permission_denied", message = "overloaded, come back
     }
     let end = pi.event("the end", |event| event["type"] == "auto_retry_end");
     assert_eq!(end["success"], false, "{end}");
-    let recording = desk.simulator.recorded();
+    let recording = pi_env.simulator.recorded();
     let requests = recording.client("runRequest");
     let texts: Vec<_> = requests.iter().map(|request| user_text(request)).collect();
-    assert_eq!(texts, ["hi"; 3], "nothing is said twice in one request");
+    assert_eq!(texts, ["hi"; 3], "no text is sent twice in one request");
 }
 
 #[test]
@@ -99,8 +99,8 @@ steps = [ { end = { code = "permission_denied", message = "overloaded, come back
 steps = [ { text = "Heard: $USER_TEXT" }, { checkpoint = "auto" }, { usage = {} }, { end = true } ]
 "#;
     for version in [PiVersion::V087, PiVersion::V150] {
-        let desk = PiEnv::playing(version, scenario);
-        let mut pi = PiRpc::start(&desk);
+        let pi_env = PiEnv::playing(version, scenario);
+        let mut pi = PiRpc::start(&pi_env);
         pi.send(&json!({"type": "prompt", "message": "hi"}));
         assert_eq!(pi.answer()["stopReason"], "error");
         pi.event("a retry", |event| event["type"] == "auto_retry_start");
@@ -111,7 +111,7 @@ steps = [ { text = "Heard: $USER_TEXT" }, { checkpoint = "auto" }, { usage = {} 
         );
         pi.settle();
         assert_eq!(text(&pi.prompt("more")), "Heard: more");
-        let recording = desk.simulator.recorded();
+        let recording = pi_env.simulator.recorded();
         recording.assert_played(&["completed"; 3]);
         let requests = recording.client("runRequest");
         let texts: Vec<_> = requests.iter().map(|request| user_text(request)).collect();
@@ -134,8 +134,8 @@ steps = [
 [[run]]
 steps = [ { end = { code = "invalid_argument", message = "Error", error = "ERROR_CONVERSATION_TOO_LONG", title = "Too long", detail = "Shorten it.", retryable = false } } ]
 "#;
-    let desk = PiEnv::playing(version, scenario);
-    let mut pi = PiRpc::start(&desk);
+    let pi_env = PiEnv::playing(version, scenario);
+    let mut pi = PiRpc::start(&pi_env);
     pi.prompt("one");
     pi.send(&json!({"type": "prompt", "message": "two"}));
     let failed = pi.answer();
@@ -145,7 +145,7 @@ steps = [ { end = { code = "invalid_argument", message = "Error", error = "ERROR
     let answer = pi.answer();
     assert!(text(&answer).starts_with("Heard: "), "{answer}");
     assert!(text(&answer).contains("two"), "{answer}");
-    let recording = desk.simulator.recorded();
+    let recording = pi_env.simulator.recorded();
     let requests = recording.client("runRequest");
     let summaries = requests
         .iter()
@@ -190,18 +190,18 @@ steps = [ {{ text = "All is kept." }}, {{ checkpoint = "auto" }}, {{ usage = {{}
         call("one"),
         call("two")
     );
-    let desk = PiEnv::playing(PiVersion::V150, &scenario);
-    let tool = desk.home.path().join("hoard.mjs");
+    let pi_env = PiEnv::playing(PiVersion::V150, &scenario);
+    let tool = pi_env.home.path().join("hoard.mjs");
     std::fs::write(&tool, HOARD).unwrap();
     let tool = tool.to_str().unwrap();
-    let ran = desk.pi(&["-e", tool, "--model", "cursor/composer-2", "-p", "go"]);
+    let ran = pi_env.pi(&["-e", tool, "--model", "cursor/composer-2", "-p", "go"]);
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
         (Some(0), "All is kept.\n"),
         "{}",
         ran.stderr
     );
-    let failed = written(&desk).into_iter().find_map(|entry| {
+    let failed = written(&pi_env).into_iter().find_map(|entry| {
         let error = entry["message"]["errorMessage"].as_str();
         error.map(str::to_owned)
     });
@@ -213,8 +213,8 @@ steps = [ {{ text = "All is kept." }}, {{ checkpoint = "auto" }}, {{ usage = {{}
 #[test]
 fn a_sidecar_that_dies_is_started_again_but_not_for_ever() {
     let scenario = "name = \"stall\"\n[[run]]\nsteps = [ { text = \"Hm\" }, { stall = true } ]\n";
-    let desk = PiEnv::playing(PiVersion::V087, scenario);
-    let mut pi = PiRpc::start(&desk);
+    let pi_env = PiEnv::playing(PiVersion::V087, scenario);
+    let mut pi = PiRpc::start(&pi_env);
     let mut killed = Vec::new();
     for round in 0..5 {
         // pi retries a turn twice.
@@ -222,7 +222,7 @@ fn a_sidecar_that_dies_is_started_again_but_not_for_ever() {
             pi.send(&json!({"type": "prompt", "message": "hi"}));
         }
         pi.event("a delta", |event| event["type"] == "message_update");
-        let sidecar = Pid::from_raw(*desk.sidecars().last().unwrap()).unwrap();
+        let sidecar = Pid::from_raw(*pi_env.sidecars().last().unwrap()).unwrap();
         let now = std::time::UNIX_EPOCH.elapsed().unwrap();
         killed.push(now.as_millis());
         kill_process(sidecar, Signal::KILL).unwrap();
@@ -241,10 +241,10 @@ fn a_sidecar_that_dies_is_started_again_but_not_for_ever() {
         "{error}"
     );
     assert!(error.contains("/reload"), "{error}");
-    assert_eq!(desk.sidecars().len(), 5);
+    assert_eq!(pi_env.sidecars().len(), 5);
     // The first restart is immediate; the delays of the others grow. A loaded machine only makes
     // them longer.
-    let restarts = desk.started().into_iter().skip(1);
+    let restarts = pi_env.started().into_iter().skip(1);
     let pauses: Vec<u128> = restarts
         .zip(killed)
         .map(|(start, end)| start - end)
@@ -257,13 +257,13 @@ fn a_sidecar_that_dies_is_started_again_but_not_for_ever() {
 
 #[test]
 fn commands_report_what_they_did() {
-    let desk = PiEnv::playing(PiVersion::V087, ECHO);
-    let mut pi = PiRpc::start(&desk);
+    let pi_env = PiEnv::playing(PiVersion::V087, ECHO);
+    let mut pi = PiRpc::start(&pi_env);
     pi.send(&json!({"type": "prompt", "message": "/cursor-doctor"}));
     let shown = pi.event("the report", |event| event["method"] == "notify");
     let report = shown["message"].as_str().unwrap();
     assert!(report.starts_with("cursor-sidecar "), "{report}");
-    assert!(report.contains(&desk.simulator.url), "{report}");
+    assert!(report.contains(&pi_env.simulator.url), "{report}");
     assert!(!report.contains("crsr_test"), "{report}");
     pi.send(&json!({"type": "prompt", "message": "/cursor-refresh-models"}));
     let shown = pi.event("the models", |event| event["method"] == "notify");

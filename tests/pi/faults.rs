@@ -17,27 +17,27 @@ const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
 /// A run that sends text, calls a tool of pi, and continues with the result.
 const WAITS: &str = r#"{ text = "Waiting. " }, { checkpoint = "auto" }, { exec = { mcpArgs = { name = "pi__wait", toolName = "pi__wait", providerIdentifier = "pi", toolCallId = "call-wait", args = {} } }, open = true, name = "wait" }, { expect_cancel = true, timeout_ms = 60000 }"#;
 
-fn desk(version: PiVersion, runs: &[String]) -> PiEnv {
+fn pi_env(version: PiVersion, runs: &[String]) -> PiEnv {
     let context = "{ exec = { requestContextArgs = {} } }";
     let runs = runs
         .iter()
         .map(|steps| format!("[[run]]\nsteps = [ {context}, {steps} ]\n"));
     let runs: String = runs.collect();
-    let desk = PiEnv::playing(version, &format!("name = \"losses\"\n{runs}"));
-    std::fs::write(desk.home.path().join("tools.ts"), TOOLS).unwrap();
-    desk
+    let pi_env = PiEnv::playing(version, &format!("name = \"losses\"\n{runs}"));
+    std::fs::write(pi_env.home.path().join("tools.ts"), TOOLS).unwrap();
+    pi_env
 }
 
 /// Starts pi with a tool that writes a file when it starts and then waits for another file.
-fn pi(desk: &PiEnv, more: &[&str]) -> PiRpc {
-    let tools = desk.home.path().join("tools.ts");
+fn pi(pi_env: &PiEnv, more: &[&str]) -> PiRpc {
+    let tools = pi_env.home.path().join("tools.ts");
     let tools = tools.to_str().unwrap();
     let arguments = ["--model", "cursor/composer-2", "-e", tools];
-    PiRpc::with(desk, &[&arguments[..], more].concat())
+    PiRpc::with(pi_env, &[&arguments[..], more].concat())
 }
 
-fn waits(desk: &PiEnv) {
-    let sign = desk.home.path().join("waiting");
+fn waits(pi_env: &PiEnv) {
+    let sign = pi_env.home.path().join("waiting");
     until_named("pi runs the tool", || sign.exists().then_some(()));
 }
 
@@ -46,8 +46,8 @@ fn kill(id: i32) {
 }
 
 /// Returns the messages of pi's session as role and text.
-fn told(desk: &PiEnv) -> Vec<(String, String)> {
-    let entries = written(desk).into_iter();
+fn stored_messages(pi_env: &PiEnv) -> Vec<(String, String)> {
+    let entries = written(pi_env).into_iter();
     let messages = entries.filter(|entry| entry["type"] == "message");
     let messages = messages.map(|entry| entry["message"].clone());
     let spoken = messages.filter(|message| message["role"] != "system");
@@ -70,17 +70,17 @@ fn a_cut_in_the_middle_of_the_text_is_not_to_be_seen() {
         .text("three")
         .then(END)
         .build();
-    let desk = desk(PiVersion::V150, &[first.into(), second]);
-    let mut pi = pi(&desk, &[]);
+    let pi_env = pi_env(PiVersion::V150, &[first.into(), second]);
+    let mut pi = pi(&pi_env, &[]);
     let answer = pi.prompt("count");
     assert_eq!(
         (text(&answer), &answer["stopReason"]),
         ("one two three", &json!("stop"))
     );
     let one = |(role, words): &(String, String)| format!("{role}: {words}");
-    let told: Vec<String> = told(&desk).iter().map(one).collect();
-    assert_eq!(told, ["user: count", "assistant: one two three"]);
-    let recording = desk.simulator.recorded();
+    let stored_messages: Vec<String> = stored_messages(&pi_env).iter().map(one).collect();
+    assert_eq!(stored_messages, ["user: count", "assistant: one two three"]);
+    let recording = pi_env.simulator.recorded();
     assert_eq!(recording.client("runRequest").len(), 2);
 }
 
@@ -92,17 +92,17 @@ fn a_sidecar_killed_while_pi_runs_a_tool_costs_nothing() {
         .text("Done.")
         .then(END)
         .build();
-    let desk = desk(PiVersion::V087, &[WAITS.into(), last]);
-    let mut pi = pi(&desk, &[]);
+    let pi_env = pi_env(PiVersion::V087, &[WAITS.into(), last]);
+    let mut pi = pi(&pi_env, &[]);
     pi.send(&json!({"type": "prompt", "message": "wait for it"}));
     assert_eq!(pi.answer()["stopReason"], "toolUse");
-    waits(&desk);
-    let sidecar = *desk.sidecars().last().unwrap();
+    waits(&pi_env);
+    let sidecar = *pi_env.sidecars().last().unwrap();
     kill(sidecar);
     // The process entry exists until its parent has reaped it.
     let process = Path::new("/proc").join(sidecar.to_string());
     until_named("pi has noticed", || (!process.exists()).then_some(()));
-    std::fs::write(desk.home.path().join("done"), "").unwrap();
+    std::fs::write(pi_env.home.path().join("done"), "").unwrap();
     let answer = pi.answer();
     assert_eq!(
         (text(&answer), &answer["stopReason"]),
@@ -110,14 +110,16 @@ fn a_sidecar_killed_while_pi_runs_a_tool_costs_nothing() {
         "{answer}"
     );
     pi.settle();
-    let told = told(&desk);
-    let results = told.iter().filter(|(role, _)| role == "toolResult");
-    assert_eq!(results.count(), 1, "{told:?}");
-    let recording = desk.simulator.recorded();
+    let stored_messages = stored_messages(&pi_env);
+    let results = stored_messages
+        .iter()
+        .filter(|(role, _)| role == "toolResult");
+    assert_eq!(results.count(), 1, "{stored_messages:?}");
+    let recording = pi_env.simulator.recorded();
     let requests = recording.client("runRequest");
     assert_eq!(conversation(requests[0]), conversation(requests[1]));
     assert!(user_text(requests[1]).contains("\nwaited\n"));
-    assert_eq!(desk.sidecars().len(), 2);
+    assert_eq!(pi_env.sidecars().len(), 2);
 }
 
 /// pi is killed with its tool. Another pi continues the saved session, and no process of the first
@@ -129,17 +131,17 @@ fn another_pi_continues_when_one_is_killed_while_it_runs_a_tool() {
         .text("Went on.")
         .then(END)
         .build();
-    let desk = desk(PiVersion::V150, &[WAITS.into(), last]);
-    let mut first = pi(&desk, &[]);
+    let pi_env = pi_env(PiVersion::V150, &[WAITS.into(), last]);
+    let mut first = pi(&pi_env, &[]);
     first.send(&json!({"type": "prompt", "message": "wait for it"}));
     assert_eq!(first.answer()["stopReason"], "toolUse");
-    waits(&desk);
+    waits(&pi_env);
     drop(first); // with SIGKILL
-    desk.no_sidecar_is_left();
-    let mut second = pi(&desk, &["--continue"]);
+    pi_env.no_sidecar_is_left();
+    let mut second = pi(&pi_env, &["--continue"]);
     let answer = second.prompt("go on");
     assert_eq!(text(&answer), "Went on.", "{answer}");
-    let recording = desk.simulator.recorded();
+    let recording = pi_env.simulator.recorded();
     let requests = recording.client("runRequest");
     assert_eq!(requests.len(), 2);
     assert_eq!(conversation(requests[0]), conversation(requests[1]));
@@ -148,9 +150,15 @@ fn another_pi_continues_when_one_is_killed_while_it_runs_a_tool() {
         "{}",
         requests[1]
     );
-    let words: Vec<String> = told(&desk).into_iter().map(|(_, words)| words).collect();
+    let words: Vec<String> = stored_messages(&pi_env)
+        .into_iter()
+        .map(|(_, words)| words)
+        .collect();
     for word in ["wait for it", "Waiting. ", "go on", "Went on."] {
-        let times = words.iter().filter(|told| *told == word).count();
+        let times = words
+            .iter()
+            .filter(|stored_messages| *stored_messages == word)
+            .count();
         assert_eq!(times, 1, "{word}: {words:?}");
     }
 }
@@ -171,19 +179,19 @@ fn a_command_is_not_run_twice_when_pi_is_killed_after_it() {
         })
         .collect();
     let scenario = format!("name = \"losses\"\nattempts = \"all\"\n{runs}");
-    let desk = PiEnv::playing(PiVersion::V150, &scenario).with("PI_CURSOR_NATIVE_TOOLS", "local");
-    std::fs::write(desk.home.path().join("tools.ts"), TOOLS).unwrap();
-    let mut first = pi(&desk, &[]);
+    let pi_env = PiEnv::playing(PiVersion::V150, &scenario).with("PI_CURSOR_NATIVE_TOOLS", "local");
+    std::fs::write(pi_env.home.path().join("tools.ts"), TOOLS).unwrap();
+    let mut first = pi(&pi_env, &[]);
     assert_eq!(text(&first.prompt("hello")), "Hello.");
     first.send(&json!({"type": "prompt", "message": "do it"}));
-    let log = desk.home.path().join("workspace/log");
+    let log = pi_env.home.path().join("workspace/log");
     until_named("the command has run", || {
         let text = std::fs::read_to_string(&log).ok()?;
         (text == "line\n").then_some(())
     });
     drop(first); // with SIGKILL
-    desk.no_sidecar_is_left();
-    let mut second = pi(&desk, &["--continue"]);
+    pi_env.no_sidecar_is_left();
+    let mut second = pi(&pi_env, &["--continue"]);
     let answer = second.prompt("go on");
     assert_eq!(text(&answer), "Looked.", "{answer}");
     assert_eq!(std::fs::read_to_string(log).unwrap(), "line\n");

@@ -10,18 +10,18 @@ crate::on_every_pi!(
 /// The simulator rejects this key.
 const REFUSED: &str = "crsr_invalid";
 
-fn store(desk: &PiEnv, key: &str) {
+fn store(pi_env: &PiEnv, key: &str) {
     let stored = format!(r#"{{"cursor":{{"type":"api_key","key":"{key}"}}}}"#);
-    std::fs::write(desk.home.path().join("agent/auth.json"), stored).unwrap();
+    std::fs::write(pi_env.home.path().join("agent/auth.json"), stored).unwrap();
 }
 
 fn the_nearest_key_wins(version: PiVersion) {
-    let desk = PiEnv::playing(version, ECHO);
-    let store = |key: &str| store(&desk, key);
+    let pi_env = PiEnv::playing(version, ECHO);
+    let store = |key: &str| store(&pi_env, key);
     let model = ["--model", "cursor/composer-2"];
     let run = |env: &str, more: &[&str]| {
         let arguments = [&model[..], more, &["-p", "hi"]].concat();
-        let mut command = desk.command(&arguments);
+        let mut command = pi_env.command(&arguments);
         let output = command.env("CURSOR_API_KEY", env).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
@@ -45,21 +45,21 @@ models = [
 /// pi passes a stored key only to turns and, in newer versions, after our models are registered.
 fn a_stored_key_brings_its_models_to_the_next_start(version: PiVersion) {
     let scenario = ECHO.replacen("[[run]]", &format!("{MODELS}[[run]]"), 1);
-    let desk = PiEnv::playing(version, &scenario).without_key();
-    store(&desk, "crsr_stored");
+    let pi_env = PiEnv::playing(version, &scenario).without_key();
+    store(&pi_env, "crsr_stored");
     let rows = || -> Vec<String> {
         // pi 0.74 prints the list on stderr.
-        let listed = desk.pi(&["--list-models", "cursor"]);
+        let listed = pi_env.pi(&["--list-models", "cursor"]);
         let text = format!("{}{}", listed.stdout, listed.stderr);
         let ours = text.lines().filter(|line| line.starts_with("cursor "));
         ours.map(|line| line.split_whitespace().nth(1).unwrap().to_owned())
             .collect()
     };
-    let print = |model: &str| desk.pi(&["--model", model, "-p", "hi"]);
+    let print = |model: &str| pi_env.pi(&["--model", model, "-p", "hi"]);
     assert_eq!(print("cursor/composer-2.5").stdout, "Heard: hi\n");
     assert_eq!(rows(), ["brand-new", "composer-2.5", "ctx@1m"]);
     assert_eq!(print("cursor/ctx@1m").stdout, "Heard: hi\n");
-    let recording = desk.simulator.recorded();
+    let recording = pi_env.simulator.recorded();
     assert_eq!(recording.requests("/v1/models").len(), 1);
     let requests = recording.client("runRequest");
     let model = &requests[1]["runRequest"]["requestedModel"];

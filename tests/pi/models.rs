@@ -42,7 +42,7 @@ const SHAPES: &str = r#"[
 ]"#;
 
 /// A backend with these models, whose answers do not report a context window.
-fn desk(version: PiVersion, models: &str, server: &str) -> PiEnv {
+fn pi_env(version: PiVersion, models: &str, server: &str) -> PiEnv {
     let scenario = format!(
         r#"
 name = "models"
@@ -98,8 +98,8 @@ fn asked_for_models(recording: &Recording) -> usize {
 
 #[test]
 fn the_table_and_every_way_to_print() {
-    let desk = desk(PiVersion::V087, SHAPES, "");
-    let listed = desk.pi(&["--list-models", "cursor"]);
+    let pi_env = pi_env(PiVersion::V087, SHAPES, "");
+    let listed = pi_env.pi(&["--list-models", "cursor"]);
     let table: Vec<&str> = listed.stdout.lines().map(str::trim_end).collect();
     insta::assert_snapshot!(table.join("\n"), @r"
     provider  model                 context  max-out  thinking  images
@@ -118,9 +118,9 @@ fn the_table_and_every_way_to_print() {
     cursor    opus-latest@1m        1M       16.4K    yes       yes
     cursor    opus-latest@300k      300K     16.4K    yes       yes
     ");
-    let again = desk.pi(&["--list-models", "cursor"]);
+    let again = pi_env.pi(&["--list-models", "cursor"]);
     assert_eq!(again.stdout, listed.stdout);
-    let asked = calls(&desk.simulator.recorded());
+    let asked = calls(&pi_env.simulator.recorded());
     assert_eq!(asked, 1, "a warm cache asks nothing");
 
     let gpt = "cursor/gpt-5.5@1m";
@@ -142,11 +142,11 @@ fn the_table_and_every_way_to_print() {
         ],
     ];
     for arguments in prints {
-        let ran = desk.pi(&[arguments, &["-p", "Say ok only"]].concat());
+        let ran = pi_env.pi(&[arguments, &["-p", "Say ok only"]].concat());
         assert_eq!(ran.stdout, "Heard: Say ok only\n", "{ran:?}");
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     }
-    let recording = desk.simulator.recorded();
+    let recording = pi_env.simulator.recorded();
     insta::assert_snapshot!(sent(&recording).join("\n"), @r"
     agent gpt-5.5 context=1m reasoning=medium fast=false
     agent gpt-5.5 context=272k reasoning=extra-high fast=false
@@ -159,7 +159,7 @@ fn the_table_and_every_way_to_print() {
     ");
     assert_eq!(asked_for_models(&recording), 1, "the cache was warm");
 
-    let odd = desk.pi(&["--model", gpt, "--cursor-mode", "dream", "-p", "hi"]);
+    let odd = pi_env.pi(&["--model", gpt, "--cursor-mode", "dream", "-p", "hi"]);
     assert_eq!(odd.code, Some(1));
     let problem = "--cursor-mode takes agent or plan, not \"dream\"";
     assert_eq!(odd.stderr.trim(), problem, "{odd:?}");
@@ -174,20 +174,20 @@ export default (pi) => pi.registerProvider("other", {
 });
 "#;
 
-fn prefs(desk: &PiEnv) -> PathBuf {
-    let state = desk.home.path().join(".local/state/cursor-sidecar");
+fn prefs(pi_env: &PiEnv) -> PathBuf {
+    let state = pi_env.home.path().join(".local/state/cursor-sidecar");
     state.join("prefs.json")
 }
 
 /// Returns the saved default speed per model.
-fn saved(desk: &PiEnv) -> Json {
-    let text = std::fs::read_to_string(prefs(desk)).unwrap_or_default();
+fn saved(pi_env: &PiEnv) -> Json {
+    let text = std::fs::read_to_string(prefs(pi_env)).unwrap_or_default();
     let prefs: Json = serde_json::from_str(&text).unwrap_or_default();
     prefs["fast"].clone()
 }
 
-fn save(desk: &PiEnv, fast: &Json) {
-    std::fs::write(prefs(desk), json!({"fast": fast}).to_string()).unwrap();
+fn save(pi_env: &PiEnv, fast: &Json) {
+    std::fs::write(prefs(pi_env), json!({"fast": fast}).to_string()).unwrap();
 }
 
 /// Returns the last lines of the screen, which are pi's footer.
@@ -212,12 +212,12 @@ fn footer_shows(pi: &PiScreen<'_>, wanted: &[&str]) -> String {
 
 #[test]
 fn the_users_controls_on_the_screen_and_after_a_resume() {
-    let desk = desk(PiVersion::V087, SHAPES, "");
-    let other = desk.home.path().join("other.ts");
+    let pi_env = pi_env(PiVersion::V087, SHAPES, "");
+    let other = pi_env.home.path().join("other.ts");
     std::fs::write(&other, OTHER).unwrap();
     let other = ["-e", other.to_str().unwrap()];
     let pi = PiScreen::with(
-        &desk,
+        &pi_env,
         &[&other[..], &["--model", "cursor/gpt-5.5@272k:low", "one"]].concat(),
     );
     pi.shows("Heard: one");
@@ -272,19 +272,19 @@ fn the_users_controls_on_the_screen_and_after_a_resume() {
     pi.shows("Heard: three");
     footer_shows(&pi, &["(cursor) composer-2.5", "cursor plan"]);
     pi.quit();
-    desk.no_sidecar_is_left();
+    pi_env.no_sidecar_is_left();
     drop(pi);
 
     // The choice of the session wins over the saved default.
     let both = json!({"gpt-5.5": true, "composer-2.5": false});
-    assert_eq!(saved(&desk), both);
-    save(&desk, &json!({"gpt-5.5": false, "composer-2.5": true}));
-    let before = calls(&desk.simulator.recorded());
-    let pi = PiScreen::with(&desk, &[&other[..], &["--continue"]].concat());
+    assert_eq!(saved(&pi_env), both);
+    save(&pi_env, &json!({"gpt-5.5": false, "composer-2.5": true}));
+    let before = calls(&pi_env.simulator.recorded());
+    let pi = PiScreen::with(&pi_env, &[&other[..], &["--continue"]].concat());
     footer_shows(&pi, &["(cursor) composer-2.5", "cursor plan"]);
     pi.enter("/cursor-tools");
     pi.shows("executed by cursor-sidecar");
-    let after = calls(&desk.simulator.recorded());
+    let after = calls(&pi_env.simulator.recorded());
     assert_eq!(after, before, "a start with a warm cache asks nothing");
     pi.enter("four");
     pi.shows("Heard: four");
@@ -300,7 +300,7 @@ fn the_users_controls_on_the_screen_and_after_a_resume() {
     footer_shows(&pi, &["(cursor) gpt-5.5@1m • low", "cursor fast"]);
     pi.enter("five");
     pi.shows("Heard: five");
-    let recording = desk.recorded("five turns", |recording| recording.verdicts().len() == 5);
+    let recording = pi_env.recorded("five turns", |recording| recording.verdicts().len() == 5);
     insta::assert_snapshot!(sent(&recording).join("\n"), @r"
     agent gpt-5.5 context=272k reasoning=low fast=false
     agent gpt-5.5 context=272k reasoning=medium fast=true
@@ -314,24 +314,24 @@ fn the_users_controls_on_the_screen_and_after_a_resume() {
 /// Flags apply to the run, `/cursor-fast` to the session and as the default, and a fork inherits
 /// the choice of its session.
 fn what_a_session_chose_goes_with_its_branch(version: PiVersion) {
-    let desk = desk(version, SHAPES, "");
+    let pi_env = pi_env(version, SHAPES, "");
     let more = [
         "--model",
         "cursor/gpt-5.5@272k:xhigh",
         "--cursor-mode",
         "plan",
     ];
-    let mut pi = PiRpc::with(&desk, &more);
+    let mut pi = PiRpc::with(&pi_env, &more);
     assert_eq!(text(&pi.prompt("one")), "Heard: one");
     pi.send(&json!({"type": "prompt", "message": "/cursor-fast"}));
     let fast = json!({"gpt-5.5": true});
     until_named("the session keeps the speed", || {
         let ours = |entry: &Json| entry["customType"] == "cursor-sidecar";
-        written(&desk).into_iter().find(ours)
+        written(&pi_env).into_iter().find(ours)
     });
-    assert_eq!(saved(&desk), fast);
+    assert_eq!(saved(&pi_env), fast);
     pi.prompt("two");
-    save(&desk, &json!({"gpt-5.5": false}));
+    save(&pi_env, &json!({"gpt-5.5": false}));
     let messages = pi.ask(json!({"type": "get_fork_messages"}));
     let entry = |n: usize| messages["messages"][n]["entryId"].clone();
     pi.ask(json!({"type": "fork", "entryId": entry(1)}));
@@ -344,7 +344,7 @@ fn what_a_session_chose_goes_with_its_branch(version: PiVersion) {
     pi.ask(json!({"type": "set_thinking_level", "level": "xhigh"}));
     pi.prompt("with opus");
     pi.quit();
-    let recording = desk.simulator.recorded();
+    let recording = pi_env.simulator.recorded();
     assert_eq!(
         sent(&recording),
         [
@@ -364,8 +364,8 @@ fn a_removed_model_is_reported() {
 times = 1
 body = { items = [ { id = "stays", aliases = ["s"] }, { id = "goes" } ] }"#;
     let then = r#"[ { id = "stays", aliases = ["s"], parameters = [ { id = "context", values = [ { value = "1m" } ] } ] }, { id = "comes", aliases = ["s"] } ]"#;
-    let desk = desk(PiVersion::V087, then, first);
-    let mut pi = PiRpc::with(&desk, &["--model", "cursor/goes"]);
+    let pi_env = pi_env(PiVersion::V087, then, first);
+    let mut pi = PiRpc::with(&pi_env, &["--model", "cursor/goes"]);
     assert_eq!(text(&pi.prompt("one")), "Heard: one");
     let rows = |pi: &mut PiRpc| -> Vec<String> {
         let available = pi.ask(json!({"type": "get_available_models"}));
@@ -397,9 +397,9 @@ body = { items = [ { id = "stays", aliases = ["s"] }, { id = "goes" } ] }"#;
 /// An unsupported flag is reported once, and `/cursor-fast` reports that the flag takes precedence.
 #[test]
 fn a_flag_without_effect_is_reported_once() {
-    let desk = desk(PiVersion::V087, SHAPES, "");
+    let pi_env = pi_env(PiVersion::V087, SHAPES, "");
     let more = ["--model", "cursor/grok-4.3@1m", "--cursor-fast"];
-    let mut pi = PiRpc::with(&desk, &more);
+    let mut pi = PiRpc::with(&pi_env, &more);
     let shown = pi.event("the notice", |event| event["method"] == "notify");
     assert_eq!(shown["message"], "Fast mode not supported by grok-4.3");
     pi.prompt("one");
@@ -411,13 +411,13 @@ fn a_flag_without_effect_is_reported_once() {
     pi.send(&json!({"type": "prompt", "message": "/cursor-fast"}));
     let shown = pi.event("the next notice", |event| event["method"] == "notify");
     assert_eq!(shown["message"], "--cursor-fast decides for this run");
-    assert_eq!(saved(&desk), Json::Null);
+    assert_eq!(saved(&pi_env), Json::Null);
 }
 
 /// In a pi without the level `max`, its highest level selects Cursor's `max`.
 fn cursors_highest_level_can_be_reached(version: PiVersion) {
     let models = r#"[ { id = "m", parameters = [ { id = "reasoning", values = [ { value = "low" }, { value = "extra-high" }, { value = "max" } ] } ] } ]"#;
-    let desk = desk(version, models, "");
+    let pi_env = pi_env(version, models, "");
     let knows_max = version >= PiVersion::V087;
     let levels: &[&str] = if knows_max {
         &["xhigh", "max"]
@@ -425,12 +425,13 @@ fn cursors_highest_level_can_be_reached(version: PiVersion) {
         &["xhigh"]
     };
     for level in levels {
-        let ran = desk.pi(&["--model", "cursor/m", "--thinking", level, "-p", "hi"]);
+        let ran = pi_env.pi(&["--model", "cursor/m", "--thinking", level, "-p", "hi"]);
         assert_eq!(ran.stdout, "Heard: hi\n", "{ran:?}");
     }
-    let wanted: &[&str] = match knows_max {
-        true => &["agent m reasoning=extra-high", "agent m reasoning=max"],
-        false => &["agent m reasoning=max"],
+    let wanted: &[&str] = if knows_max {
+        &["agent m reasoning=extra-high", "agent m reasoning=max"]
+    } else {
+        &["agent m reasoning=max"]
     };
-    assert_eq!(sent(&desk.simulator.recorded()), wanted);
+    assert_eq!(sent(&pi_env.simulator.recorded()), wanted);
 }

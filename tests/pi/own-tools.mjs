@@ -1,4 +1,4 @@
-// A model that calls pi's own tools, for cards to be compared with. It tells which it was given.
+// A model that calls pi's own tools, for cards to be compared with. It lists those it was given.
 import { readFileSync, writeFileSync } from "node:fs";
 
 const usage = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, totalTokens: 0, cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 } };

@@ -15,19 +15,19 @@ crate::on_every_pi!(
 );
 
 fn print_gives_the_answer_and_ends(version: PiVersion) {
-    let desk = PiEnv::playing(version, ECHO);
-    let ran = desk.print("good morning");
+    let pi_env = PiEnv::playing(version, ECHO);
+    let ran = pi_env.print("good morning");
     assert_eq!(ran.stdout, "Heard: good morning\n", "{ran:?}");
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    desk.no_sidecar_is_left();
-    let recording = desk.simulator.recorded();
+    pi_env.no_sidecar_is_left();
+    let recording = pi_env.simulator.recorded();
     recording.assert_played(&["completed"]);
     assert_eq!(user_text(recording.client("runRequest")[0]), "good morning");
 }
 
 fn json_mode_prints_every_event(version: PiVersion) {
-    let desk = PiEnv::playing(version, ECHO);
-    let ran = desk.pi(&["--model", "cursor/composer-2", "--mode", "json", "hi"]);
+    let pi_env = PiEnv::playing(version, ECHO);
+    let ran = pi_env.pi(&["--model", "cursor/composer-2", "--mode", "json", "hi"]);
     let events: Vec<Json> = ran
         .stdout
         .lines()
@@ -45,17 +45,17 @@ fn json_mode_prints_every_event(version: PiVersion) {
         event["type"] == "message_update" && event["assistantMessageEvent"]["type"] == "text_delta"
     });
     assert_eq!(deltas.count(), 1);
-    desk.no_sidecar_is_left();
+    pi_env.no_sidecar_is_left();
 }
 
 fn the_system_prompt_reaches_cursor(version: PiVersion) {
-    let desk = PiEnv::playing(version, ECHO);
-    std::fs::write(desk.workspace.join("AGENTS.md"), "Be kind to zebras.\n").unwrap();
+    let pi_env = PiEnv::playing(version, ECHO);
+    std::fs::write(pi_env.workspace.join("AGENTS.md"), "Be kind to zebras.\n").unwrap();
     let more = ["--append-system-prompt", "Okapis are fine."];
     let mut arguments = vec!["--model", "cursor/composer-2", "-p", "hi"];
     arguments.extend(more);
-    assert_eq!(desk.pi(&arguments).code, Some(0));
-    let rules = rules(&desk.simulator.recorded());
+    assert_eq!(pi_env.pi(&arguments).code, Some(0));
+    let rules = rules(&pi_env.simulator.recorded());
     assert_eq!(rules.len(), 1);
     for wanted in ["coding", "Okapis are fine.", "Be kind to zebras."] {
         assert!(rules[0].contains(wanted), "{wanted}: {}", rules[0]);
@@ -68,32 +68,32 @@ name = "no"
 [[run]]
 steps = [ { end = { code = "permission_denied", message = "This model is not for you" } } ]
 "#;
-    let desk = PiEnv::playing(version, error);
-    let ran = desk.print("hi");
+    let pi_env = PiEnv::playing(version, error);
+    let ran = pi_env.print("hi");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
     assert!(ran.stderr.contains("This model is not for you"), "{ran:?}");
-    desk.no_sidecar_is_left();
+    pi_env.no_sidecar_is_left();
 }
 
 fn the_models_are_listed_without_a_key(version: PiVersion) {
-    let desk = PiEnv::playing(version, ECHO).without_key();
-    let ran = desk.pi(&["--list-models", "cursor"]);
+    let pi_env = PiEnv::playing(version, ECHO).without_key();
+    let ran = pi_env.pi(&["--list-models", "cursor"]);
     // Older versions list models on stderr.
     assert!(format!("{ran:?}").contains("composer-2"), "{ran:?}");
     assert_eq!(ran.code, Some(0));
-    desk.no_sidecar_is_left();
+    pi_env.no_sidecar_is_left();
 }
 
 #[test]
 fn two_pis_with_the_same_prompts_share_nothing() {
-    let desk = PiEnv::playing(PiVersion::V087, ECHO);
+    let pi_env = PiEnv::playing(PiVersion::V087, ECHO);
     std::thread::scope(|scope| {
-        let runs = [0, 1].map(|_| scope.spawn(|| desk.print("same words")));
+        let runs = [0, 1].map(|_| scope.spawn(|| pi_env.print("same words")));
         for run in runs {
             assert_eq!(run.join().unwrap().stdout, "Heard: same words\n");
         }
     });
-    let recording = desk.simulator.recorded();
+    let recording = pi_env.simulator.recorded();
     recording.assert_played(&["completed", "completed"]);
     let requests = recording.client("runRequest");
     assert_ne!(conversation(requests[0]), conversation(requests[1]));
@@ -118,18 +118,18 @@ fn the_demo_answers_and_names_its_backend() {
 /// Without a screen, notices and the path of the debug log are printed on stderr.
 #[test]
 fn notices_and_the_debug_log_are_printed_to_stderr() {
-    let desk = PiEnv::playing(PiVersion::V087, ECHO).with("PI_CURSOR_PROVIDER_DEBUG", "1");
-    let ran = desk.print("one");
+    let pi_env = PiEnv::playing(PiVersion::V087, ECHO).with("PI_CURSOR_PROVIDER_DEBUG", "1");
+    let ran = pi_env.print("one");
     assert_eq!(ran.stdout, "Heard: one\n", "{ran:?}");
     let path = ran.stderr.trim().strip_prefix("debug log: ");
     assert!(std::fs::exists(path.unwrap()).unwrap(), "{ran:?}");
-    let journals = journals(desk.home.path());
+    let journals = journals(pi_env.home.path());
     assert_eq!(journals.len(), 1);
     for journal in journals {
         std::fs::write(journal, "no journal").unwrap();
     }
     let more = ["--continue", "--model", "cursor/composer-2", "-p", "two"];
-    let ran = desk.pi(&more);
+    let ran = pi_env.pi(&more);
     assert_eq!(ran.stdout, "Heard: two\n", "{ran:?}");
     assert!(ran.stderr.contains("was set aside as"), "{ran:?}");
 }

@@ -21,14 +21,14 @@ name = "stall"
 steps = [ { text = "Wait" }, { stall = true } ]
 "#;
 
-fn print_in_background(desk: &PiEnv) -> Child {
-    let child = desk
+fn print_in_background(pi_env: &PiEnv) -> Child {
+    let child = pi_env
         .command(&["--model", "cursor/composer-2", "-p", "hi"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    desk.recorded("the run is open", |recording| {
+    pi_env.recorded("the run is open", |recording| {
         !recording.client("runRequest").is_empty()
     });
     child
@@ -40,22 +40,22 @@ fn signal(child: &Child, signal: Signal) {
 }
 
 fn a_killed_pi_leaves_nothing(version: PiVersion) {
-    let desk = PiEnv::playing(version, STALL);
-    let mut pi = print_in_background(&desk);
+    let pi_env = PiEnv::playing(version, STALL);
+    let mut pi = print_in_background(&pi_env);
     signal(&pi, Signal::KILL);
     pi.wait().unwrap();
     // One second is guaranteed; a loaded machine gets three.
-    desk.no_sidecar_is_left_after(Duration::from_secs(3));
+    pi_env.no_sidecar_is_left_after(Duration::from_secs(3));
 }
 
 fn control_c_ends_print_mode(version: PiVersion) {
-    let desk = PiEnv::playing(version, STALL);
-    let pi = print_in_background(&desk);
+    let pi_env = PiEnv::playing(version, STALL);
+    let pi = print_in_background(&pi_env);
     signal(&pi, Signal::INT);
     let ran = PiOutput::from(pi.wait_with_output().unwrap());
     assert_ne!(ran.code, Some(0), "{ran:?}");
     assert_eq!(ran.stdout, "");
-    desk.no_sidecar_is_left();
+    pi_env.no_sidecar_is_left();
 }
 
 /// pi retries the turn, and another sidecar continues from the saved state.
@@ -68,12 +68,12 @@ steps = [ { text = "Wait" }, { kv_set = { text = "read this far" } }, { stall = 
 [[run]]
 steps = [ { text = "Here." }, { checkpoint = "auto" }, { usage = {} }, { end = true } ]
 "#;
-    let desk = PiEnv::playing(version, scenario);
-    let pi = print_in_background(&desk);
-    desk.recorded("a word has come", |recording| {
+    let pi_env = PiEnv::playing(version, scenario);
+    let pi = print_in_background(&pi_env);
+    pi_env.recorded("a word has come", |recording| {
         !recording.client("kvClientMessage.setBlobResult").is_empty()
     });
-    let sidecar = Pid::from_raw(desk.sidecars()[0]).unwrap();
+    let sidecar = Pid::from_raw(pi_env.sidecars()[0]).unwrap();
     kill_process(sidecar, Signal::KILL).unwrap();
     let ran = PiOutput::from(pi.wait_with_output().unwrap());
     assert_eq!(
@@ -81,15 +81,15 @@ steps = [ { text = "Here." }, { checkpoint = "auto" }, { usage = {} }, { end = t
         (Some(0), "Here.\n"),
         "{ran:?}"
     );
-    desk.no_sidecar_is_left();
-    let recording = desk.recorded("both runs", |recording| recording.verdicts().len() == 2);
+    pi_env.no_sidecar_is_left();
+    let recording = pi_env.recorded("both runs", |recording| recording.verdicts().len() == 2);
     recording.assert_played(&["cancelled by client", "completed"]);
 }
 
 #[test]
 fn a_missing_program_is_named() {
-    let desk = PiEnv::playing(PiVersion::V087, ECHO);
-    let mut command = desk.command(&["--model", "cursor/composer-2", "-p", "hi"]);
+    let pi_env = PiEnv::playing(PiVersion::V087, ECHO);
+    let mut command = pi_env.command(&["--model", "cursor/composer-2", "-p", "hi"]);
     let ran = PiOutput::from(
         command
             .env("PI_CURSOR_SIDECAR", "/nowhere/x")
@@ -103,22 +103,22 @@ fn a_missing_program_is_named() {
 /// `cat` echoes requests and never responds; without a timeout every start of pi would hang.
 #[test]
 fn a_program_that_never_answers_is_abandoned() {
-    let desk = PiEnv::playing(PiVersion::V087, ECHO).with_sidecar("/bin/cat");
-    let ran = desk.pi(&["--list-models", "cursor"]);
+    let pi_env = PiEnv::playing(PiVersion::V087, ECHO).with_sidecar("/bin/cat");
+    let ran = pi_env.pi(&["--list-models", "cursor"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.stdout.contains("Cursor Auto") || ran.stdout.contains("auto"));
-    desk.no_sidecar_is_left();
+    pi_env.no_sidecar_is_left();
 }
 
 #[test]
 fn without_a_key_the_three_ways_are_named() {
-    let desk = PiEnv::playing(PiVersion::V087, ECHO).without_key();
-    let ran = desk.print("hi");
+    let pi_env = PiEnv::playing(PiVersion::V087, ECHO).without_key();
+    let ran = pi_env.print("hi");
     assert_eq!(ran.code, Some(1));
     for way in ["CURSOR_API_KEY", "/login", "--api-key"] {
         assert!(ran.stderr.contains(way), "{ran:?}");
     }
-    let ran = desk.pi(&[
+    let ran = pi_env.pi(&[
         "--model",
         "cursor/composer-2",
         "--api-key",
@@ -128,6 +128,6 @@ fn without_a_key_the_three_ways_are_named() {
     ]);
     assert_eq!(ran.stdout, "Heard: hi\n", "{ran:?}");
     until_named("both sidecars are known", || {
-        (desk.sidecars().len() == 2).then_some(())
+        (pi_env.sidecars().len() == 2).then_some(())
     });
 }

@@ -9,13 +9,13 @@ crate::on_every_pi!(the_rules_of_a_project_are_sent_once);
 
 fn the_rules_of_a_project_are_sent_once(version: PiVersion) {
     const CANARY: &str = "Write dates as in 1 May 2031.";
-    let desk = PiEnv::playing(version, FOLLOWED);
-    std::fs::write(desk.workspace.join("AGENTS.md"), CANARY).unwrap();
-    let mut pi = PiRpc::start(&desk);
+    let pi_env = PiEnv::playing(version, FOLLOWED);
+    std::fs::write(pi_env.workspace.join("AGENTS.md"), CANARY).unwrap();
+    let mut pi = PiRpc::start(&pi_env);
     pi.prompt("one");
-    let recording = desk.simulator.recorded();
-    let told = rules(&recording)[0].matches(CANARY).count();
-    assert_eq!(told, 1);
+    let recording = pi_env.simulator.recorded();
+    let known = rules(&recording)[0].matches(CANARY).count();
+    assert_eq!(known, 1);
     let request = recording.client("runRequest")[0].to_string();
     assert!(!request.contains(CANARY), "and nowhere else");
 }
@@ -29,13 +29,13 @@ fn a_session_picked_from_the_list_continues() {
         PiVersion::V087,
         PiVersion::V150,
     ] {
-        let desk = PiEnv::playing(version, FOLLOWED);
-        let pi = PiScreen::start(&desk, "about okapis", "First answer.");
+        let pi_env = PiEnv::playing(version, FOLLOWED);
+        let pi = PiScreen::start(&pi_env, "about okapis", "First answer.");
         pi.shows("↑100 ↓10"); // the turn is over, not only its text here
         pi.quit();
-        desk.no_sidecar_is_left();
+        pi_env.no_sidecar_is_left();
         drop(pi);
-        let pi = PiScreen::start(&desk, "about zebras", "First answer.");
+        let pi = PiScreen::start(&pi_env, "about zebras", "First answer.");
         pi.shows("↑100 ↓10");
         pi.enter("/resume");
         pi.shows("about okapis");
@@ -44,7 +44,7 @@ fn a_session_picked_from_the_list_continues() {
         pi.shows("Resumed session");
         pi.enter("go on");
         pi.shows("Follow-up to: go on");
-        let recording = desk.recorded("three turns", |recording| recording.verdicts().len() == 3);
+        let recording = pi_env.recorded("three turns", |recording| recording.verdicts().len() == 3);
         recording.assert_played(&["completed"; 3]);
         let requests = recording.client("runRequest");
         assert_eq!(conversation(requests[0]), conversation(requests[2]));
@@ -60,14 +60,14 @@ fn a_summary_asked_for_on_the_screen_is_made_and_gone_on_with() {
         PiVersion::V087,
         PiVersion::V150,
     ] {
-        let desk = PiEnv::playing(version, ECHO);
-        let pi = PiScreen::start(&desk, "about okapis", "Heard: about okapis");
+        let pi_env = PiEnv::playing(version, ECHO);
+        let pi = PiScreen::start(&pi_env, "about okapis", "Heard: about okapis");
         pi.enter("about zebras");
         pi.shows("Heard: about zebras");
         // The turn is over once its usage is displayed; before that, `/compact` would abort it.
         pi.shows("↑200");
         pi.enter("/compact");
-        let summarized = desk.recorded("a summary", |recording| recording.verdicts().len() >= 3);
+        let summarized = pi_env.recorded("a summary", |recording| recording.verdicts().len() >= 3);
         let requests = summarized.client("runRequest");
         assert!(user_text(requests[2]).contains("<conversation>"));
         assert_ne!(conversation(requests[2]), conversation(requests[1]));

@@ -7,7 +7,7 @@ const send = (message) => {
   const body = JSON.stringify({ jsonrpc: "2.0", ...message });
   process.stdout.write(`Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
 };
-const tell = (turnId, ...events) => send({ method: "turn/event", params: { turnId, events } });
+const emit = (turnId, ...events) => send({ method: "turn/event", params: { turnId, events } });
 const cost = { input: 0.002, output: 0, cacheRead: 0, cacheWrite: 0, total: 0.002 };
 const usage = { input: 1000, output: 10, cacheRead: 5, cacheWrite: 0, totalTokens: 1015, estimated: false, cost };
 const row = (id, reasoning) => ({
@@ -31,8 +31,8 @@ function words(message) {
 
 const turns = {
   tool({ turnId }) {
-    tell(turnId, { type: "text", text: "Looking. " });
-    tell(
+    emit(turnId, { type: "text", text: "Looking. " });
+    emit(
       turnId,
       { type: "toolCall", id: "call-1", name: "bash", arguments: { command: "echo first" } },
       { type: "toolCall", id: "call-2", name: "bash", arguments: { command: "echo second" } },
@@ -41,12 +41,12 @@ const turns = {
   },
   slow({ turnId }) {
     const args = { command: "sleep 600" };
-    tell(turnId, { type: "toolCall", id: "call-1", name: "bash", arguments: args });
+    emit(turnId, { type: "toolCall", id: "call-1", name: "bash", arguments: args });
     return "toolUse";
   },
   large({ turnId }) {
     const text = "ü".repeat(1 << 20);
-    for (let part = 0; part < 4; part += 1) tell(turnId, { type: "text", text });
+    for (let part = 0; part < 4; part += 1) emit(turnId, { type: "text", text });
     return "stop";
   },
   garble() {
@@ -55,7 +55,7 @@ const turns = {
   },
   warn({ turnId }) {
     send({ method: "log/message", params: { level: "warning", message: "the moon is full" } });
-    tell(turnId, { type: "text", text: "Said so." });
+    emit(turnId, { type: "text", text: "Said so." });
     return "stop";
   },
 };
@@ -76,7 +76,7 @@ const methods = {
     else {
       const results = params.messages.filter((message) => message.role === "toolResult");
       const text = `Got ${results.map((result) => words(result).trim()).join(" and ")}.`;
-      tell(params.turnId, { type: "text", text });
+      emit(params.turnId, { type: "text", text });
     }
     return stopReason && { stopReason, usage };
   },

@@ -41,17 +41,17 @@ steps = [
 "#;
 
 fn a_follow_up_carries_one_message_and_the_checkpoint(version: PiVersion) {
-    let desk = PiEnv::playing(version, FOLLOWED);
-    let mut pi = PiRpc::start(&desk);
+    let pi_env = PiEnv::playing(version, FOLLOWED);
+    let mut pi = PiRpc::start(&pi_env);
     let first = pi.prompt("one");
     assert_eq!(first["content"][0]["thinking"], "Hm.");
     assert_eq!(text(&first), "First answer.");
     assert_eq!(text(&pi.prompt("two")), "Follow-up to: two");
     assert_eq!(text(&pi.prompt("three")), "Follow-up to: three");
     pi.quit();
-    desk.no_sidecar_is_left();
-    assert_eq!(desk.sidecars().len(), 1, "one sidecar served all of it");
-    let recording = desk.simulator.recorded();
+    pi_env.no_sidecar_is_left();
+    assert_eq!(pi_env.sidecars().len(), 1, "one sidecar served all of it");
+    let recording = pi_env.simulator.recorded();
     recording.assert_played(&["completed"; 3]);
     let requests = recording.client("runRequest");
     let texts: Vec<_> = requests.iter().map(|request| user_text(request)).collect();
@@ -61,27 +61,27 @@ fn a_follow_up_carries_one_message_and_the_checkpoint(version: PiVersion) {
 }
 
 fn a_new_session_is_a_new_conversation(version: PiVersion) {
-    let desk = PiEnv::playing(version, ECHO);
-    let mut pi = PiRpc::start(&desk);
+    let pi_env = PiEnv::playing(version, ECHO);
+    let mut pi = PiRpc::start(&pi_env);
     pi.prompt("same words");
     pi.ask(json!({"type": "new_session"}));
     pi.prompt("same words");
-    let recording = desk.simulator.recorded();
+    let recording = pi_env.simulator.recorded();
     recording.assert_played(&["completed"; 2]);
     let requests = recording.client("runRequest");
     assert_ne!(conversation(requests[0]), conversation(requests[1]));
-    assert_eq!(desk.sidecars().len(), 1);
+    assert_eq!(pi_env.sidecars().len(), 1);
 }
 
 fn a_summary_is_made_beside_the_session(version: PiVersion) {
-    let desk = PiEnv::playing(version, ECHO);
-    let mut pi = PiRpc::start(&desk);
+    let pi_env = PiEnv::playing(version, ECHO);
+    let mut pi = PiRpc::start(&pi_env);
     pi.prompt("tell me about okapis");
     pi.prompt("and about zebras");
     pi.ask(json!({"type": "compact"}));
     pi.settle();
     pi.prompt("go on");
-    let recording = desk.simulator.recorded();
+    let recording = pi_env.simulator.recorded();
     let requests = recording.client("runRequest");
     let summaries: Vec<_> = requests
         .iter()
@@ -96,8 +96,8 @@ fn a_summary_is_made_beside_the_session(version: PiVersion) {
     let last = requests.last().unwrap();
     assert_eq!(user_text(last), "go on");
     assert_ne!(conversation(last), session, "history was rewritten");
-    let told = &last["runRequest"]["conversationState"]["rootPromptMessagesJson"];
-    assert!(!told.as_array().unwrap().is_empty(), "and is told anew");
+    let known = &last["runRequest"]["conversationState"]["rootPromptMessagesJson"];
+    assert!(!known.as_array().unwrap().is_empty(), "and is sent again");
     let rules = rules(&recording);
     assert!(rules[2].contains("summarization"), "{}", rules[2]);
     assert!(!rules.last().unwrap().contains("summarization"));
@@ -105,15 +105,15 @@ fn a_summary_is_made_beside_the_session(version: PiVersion) {
 
 /// pi and the sidecar exit; new ones resume the same conversation.
 fn a_resumed_session_continues_from_the_checkpoint(version: PiVersion) {
-    let desk = PiEnv::playing(version, FOLLOWED);
-    let mut pi = PiRpc::start(&desk);
+    let pi_env = PiEnv::playing(version, FOLLOWED);
+    let mut pi = PiRpc::start(&pi_env);
     pi.prompt("one");
     pi.quit();
-    desk.no_sidecar_is_left();
-    let mut pi = PiRpc::with(&desk, &["--model", "cursor/composer-2", "--continue"]);
+    pi_env.no_sidecar_is_left();
+    let mut pi = PiRpc::with(&pi_env, &["--model", "cursor/composer-2", "--continue"]);
     assert_eq!(text(&pi.prompt("two")), "Follow-up to: two");
     pi.quit();
-    let recording = desk.simulator.recorded();
+    let recording = pi_env.simulator.recorded();
     recording.assert_played(&["completed"; 2]);
     let requests = recording.client("runRequest");
     assert_eq!(conversation(requests[0]), conversation(requests[1]));
@@ -121,14 +121,14 @@ fn a_resumed_session_continues_from_the_checkpoint(version: PiVersion) {
 
 fn a_picture_reaches_cursor_once(version: PiVersion) {
     const DOT: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
-    let desk = PiEnv::playing(version, FOLLOWED);
-    let mut pi = PiRpc::start(&desk);
+    let pi_env = PiEnv::playing(version, FOLLOWED);
+    let mut pi = PiRpc::start(&pi_env);
     let image = json!({"type": "image", "data": DOT, "mimeType": "image/png"});
     pi.send(&json!({"type": "prompt", "message": "look", "images": [image]}));
     assert_eq!(text(&pi.answer()), "First answer.");
     pi.settle();
     pi.prompt("and now?");
-    let recording = desk.simulator.recorded();
+    let recording = pi_env.simulator.recorded();
     let requests = recording.client("runRequest");
     let message =
         |n: usize| &requests[n]["runRequest"]["action"]["userMessageAction"]["userMessage"];
@@ -141,8 +141,8 @@ fn a_picture_reaches_cursor_once(version: PiVersion) {
 }
 
 fn another_model_and_another_thinking_level_keep_the_conversation(version: PiVersion) {
-    let desk = PiEnv::playing(version, FOLLOWED);
-    let mut pi = PiRpc::start(&desk);
+    let pi_env = PiEnv::playing(version, FOLLOWED);
+    let mut pi = PiRpc::start(&pi_env);
     pi.prompt("one");
     let available = pi.ask(json!({"type": "get_available_models"}));
     let thinking = available["models"]
@@ -158,7 +158,7 @@ fn another_model_and_another_thinking_level_keep_the_conversation(version: PiVer
     pi.prompt("two");
     pi.ask(json!({"type": "set_thinking_level", "level": "high"}));
     pi.prompt("three");
-    let recording = desk.simulator.recorded();
+    let recording = pi_env.simulator.recorded();
     recording.assert_played(&["completed"; 3]);
     let requests = recording.client("runRequest");
     let model = |n: usize| requests[n]["runRequest"]["requestedModel"].to_string();
@@ -197,11 +197,11 @@ steps = [
   { end = true },
 ]
 "#;
-    let desk = PiEnv::playing(version, scenario);
-    let tool = desk.home.path().join("count.ts");
+    let pi_env = PiEnv::playing(version, scenario);
+    let tool = pi_env.home.path().join("count.ts");
     std::fs::write(&tool, TOOL).unwrap();
     let more = ["--model", "cursor/composer-2", "-e", tool.to_str().unwrap()];
-    let mut pi = PiRpc::with(&desk, &more);
+    let mut pi = PiRpc::with(&pi_env, &more);
     pi.send(&json!({"type": "prompt", "message": "count, please"}));
     let call = pi.answer();
     assert_eq!(call["stopReason"], "toolUse", "{call}");
@@ -209,7 +209,7 @@ steps = [
     assert_eq!(call["content"][1]["name"], "count_words", "{call}");
     assert_eq!(call["content"][1]["arguments"], wanted, "{call}");
     assert_eq!(text(&pi.answer()), "Three.");
-    let recording = desk.recorded("the run", |recording| recording.verdicts().len() == 1);
+    let recording = pi_env.recorded("the run", |recording| recording.verdicts().len() == 1);
     recording.assert_played(&["completed"]);
     assert_eq!(recording.runs(), 1, "one run, no second one");
     let offered = recording.client("runRequest")[0]["runRequest"]["mcpTools"].to_string();

@@ -11,8 +11,8 @@ use test_support::scenario::{Steps, value};
 
 crate::on_every_pi!(what_pis_tools_say_is_taken_for_what_it_means);
 
-fn write(desk: &PiEnv, path: &str, text: &str) {
-    let path = desk.home.path().join(path);
+fn write(pi_env: &PiEnv, path: &str, text: &str) {
+    let path = pi_env.home.path().join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
 }
@@ -36,11 +36,11 @@ fn call(server: &str, expect: &str) -> String {
 
 #[test]
 fn an_invalid_setting_is_reported() {
-    let desk = PiEnv::playing(PiVersion::V150, ECHO).with("PI_CURSOR_NATIVE_TOOLS", "of");
-    let ran = desk.print("hi");
+    let pi_env = PiEnv::playing(PiVersion::V150, ECHO).with("PI_CURSOR_NATIVE_TOOLS", "of");
+    let ran = pi_env.print("hi");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "Heard: hi\n"));
-    let told = ran.stderr.matches("PI_CURSOR_NATIVE_TOOLS: \"of\"").count();
-    assert_eq!(told, 1, "{ran:?}");
+    let context = ran.stderr.matches("PI_CURSOR_NATIVE_TOOLS: \"of\"").count();
+    assert_eq!(context, 1, "{ran:?}");
 }
 
 /// A rule, a skill, AGENTS.md here and nested, MCP servers on pipes and over HTTP, one dead, one
@@ -64,7 +64,7 @@ fn settings_of_every_kind_take_effect_in_one_turn() {
         "name = \"settings\"\n[[run]]\nsteps = [ {} ]\n",
         steps.join(", ")
     );
-    let desk = PiEnv::playing(PiVersion::V150, &scenario);
+    let pi_env = PiEnv::playing(PiVersion::V150, &scenario);
     let sdk = OfficialClient::new();
     let web = McpHttpServer::start(&sdk);
     let servers = json!({"mcpServers": {
@@ -89,11 +89,11 @@ fn settings_of_every_kind_take_effect_in_one_turn() {
         ("workspace/AGENTS.md", "Mind the root gap.\n"),
         ("workspace/deep/AGENTS.md", "Mind the nested gap.\n"),
     ] {
-        write(&desk, path, text);
+        write(&pi_env, path, text);
     }
-    let mut command = desk.command(&["--model", "cursor/composer-2", "-p", "go"]);
+    let mut command = pi_env.command(&["--model", "cursor/composer-2", "-p", "go"]);
     let output = command
-        .env("PI_CURSOR_TRUST_PROJECT", &desk.workspace)
+        .env("PI_CURSOR_TRUST_PROJECT", &pi_env.workspace)
         .output();
     let ran = PiOutput::from(output.unwrap());
     assert_eq!(
@@ -101,14 +101,15 @@ fn settings_of_every_kind_take_effect_in_one_turn() {
         (Some(0), "All seen.\n"),
         "{ran:?}"
     );
-    desk.no_sidecar_is_left();
+    pi_env.no_sidecar_is_left();
 
-    let recording = desk.simulator.recorded();
+    let recording = pi_env.simulator.recorded();
     recording.assert_played(&["completed"]);
-    let told = &recording.client("execClientMessage.requestContextResult")[0];
-    let told = &told["execClientMessage"]["requestContextResult"]["success"]["requestContext"];
+    let context = &recording.client("execClientMessage.requestContextResult")[0];
+    let context =
+        &context["execClientMessage"]["requestContextResult"]["success"]["requestContext"];
     let says = |list: &Json, part: &str| list.to_string().matches(part).count();
-    let rules = &told["rules"];
+    let rules = &context["rules"];
     for part in [
         "Use tabs, always.",
         "Mind the root gap.",
@@ -117,39 +118,39 @@ fn settings_of_every_kind_take_effect_in_one_turn() {
         assert_eq!(says(rules, part), 1, "{part}: {rules}");
     }
     assert_eq!(
-        says(&told["agentSkills"], "How to fly"),
+        says(&context["agentSkills"], "How to fly"),
         2,
         "description and text"
     );
     assert_eq!(
-        told["hooksConfig"]["configuredSteps"],
+        context["hooksConfig"]["configuredSteps"],
         json!(["beforeShellExecution"])
     );
     assert_eq!(
-        says(&told["mcpMetaToolOptions"], "\"slow\""),
+        says(&context["mcpMetaToolOptions"], "\"slow\""),
         2,
         "name and identifier"
     );
-    assert!(!desk.workspace.join("forbidden").exists());
+    assert!(!pi_env.workspace.join("forbidden").exists());
 }
 
 /// pi trusts a folder without its own resources without asking, which does not permit the commands
 /// of Cursor settings; an explicit approval by the user does.
 #[test]
 fn a_projects_commands_wait_until_pis_user_was_asked() {
-    let desk = PiEnv::playing(PiVersion::V150, ECHO);
+    let pi_env = PiEnv::playing(PiVersion::V150, ECHO);
     let servers = json!({"mcpServers": {"theirs": {"command": "sleep", "args": ["600"]}}});
-    write(&desk, "workspace/.cursor/mcp.json", &servers.to_string());
-    let accepted = || desk.home.path().join(".local/state/cursor-sidecar/trust");
+    write(&pi_env, "workspace/.cursor/mcp.json", &servers.to_string());
+    let accepted = || pi_env.home.path().join(".local/state/cursor-sidecar/trust");
     let not_trusted = |ran: &PiOutput| ran.stderr.matches("the project is not trusted").count();
-    let ran = desk.print("one");
+    let ran = pi_env.print("one");
     assert_eq!((ran.code, not_trusted(&ran)), (Some(0), 1), "{ran:?}");
     // Now pi would ask, but it cannot in print mode.
-    write(&desk, "workspace/.pi/settings.json", "{}");
-    let ran = desk.print("two");
+    write(&pi_env, "workspace/.pi/settings.json", "{}");
+    let ran = pi_env.print("two");
     assert_eq!((ran.code, not_trusted(&ran)), (Some(0), 1), "{ran:?}");
     assert!(!accepted().exists());
-    let ran = desk.pi(&["--approve", "--model", "cursor/composer-2", "-p", "three"]);
+    let ran = pi_env.pi(&["--approve", "--model", "cursor/composer-2", "-p", "three"]);
     assert_eq!((ran.code, not_trusted(&ran)), (Some(0), 0), "{ran:?}");
     assert_eq!(fs::read_dir(accepted()).unwrap().count(), 1);
 }
@@ -174,12 +175,12 @@ fn left_to_the_host_cursors_tools_are_pis() {
         "name = \"host\"\n[[run]]\nsteps = [ {} ]\n",
         steps.join(", ")
     );
-    let desk = PiEnv::playing(PiVersion::V150, &scenario);
-    write(&desk, "workspace/a.txt", "one\ntwo\nthree\n");
-    write(&desk, "workspace/sub/b.txt", "");
+    let pi_env = PiEnv::playing(PiVersion::V150, &scenario);
+    write(&pi_env, "workspace/a.txt", "one\ntwo\nthree\n");
+    write(&pi_env, "workspace/sub/b.txt", "");
     let picture = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, PNG);
-    fs::write(desk.workspace.join("dot.png"), picture.unwrap()).unwrap();
-    let mut command = desk.command(&["--model", "cursor/composer-2", "-p", "go"]);
+    fs::write(pi_env.workspace.join("dot.png"), picture.unwrap()).unwrap();
+    let mut command = pi_env.command(&["--model", "cursor/composer-2", "-p", "go"]);
     let output = command.env("PI_CURSOR_NATIVE_TOOLS", "host").output();
     let ran = PiOutput::from(output.unwrap());
     assert_eq!(
@@ -187,8 +188,8 @@ fn left_to_the_host_cursors_tools_are_pis() {
         (Some(0), "All done.\n"),
         "{ran:?}"
     );
-    desk.simulator.recorded().assert_played(&["completed"]);
-    let now = |name: &str| fs::read_to_string(desk.workspace.join(name)).unwrap();
+    pi_env.simulator.recorded().assert_played(&["completed"]);
+    let now = |name: &str| fs::read_to_string(pi_env.workspace.join(name)).unwrap();
     assert_eq!(
         (now("a.txt").as_str(), now("new.txt").as_str()),
         ("one\nTWO\nthree\n", "new")
@@ -212,13 +213,17 @@ fn what_pis_tools_say_is_taken_for_what_it_means(version: PiVersion) {
         "name = \"host\"\n[[run]]\nsteps = [ {} ]\n",
         steps.join(", ")
     );
-    let desk = PiEnv::playing(version, &scenario).with("PI_CURSOR_NATIVE_TOOLS", "host");
-    write(&desk, "workspace/sub/2024-01-05-[id].md", "hay\n[needle]\n");
-    write(&desk, "workspace/sub/[slug].tsx", "");
+    let pi_env = PiEnv::playing(version, &scenario).with("PI_CURSOR_NATIVE_TOOLS", "host");
+    write(
+        &pi_env,
+        "workspace/sub/2024-01-05-[id].md",
+        "hay\n[needle]\n",
+    );
+    write(&pi_env, "workspace/sub/[slug].tsx", "");
     let long = "x".repeat(60_000);
-    write(&desk, "workspace/long.txt", &long);
+    write(&pi_env, "workspace/long.txt", &long);
     // pi starts ripgrep and may not download it, so the one of the official client is used.
-    let bin = desk.home.path().join("agent/bin");
+    let bin = pi_env.home.path().join("agent/bin");
     fs::create_dir(&bin).unwrap();
     let packages = fs::read_dir(root().join("tests/official/node_modules/@cursor")).unwrap();
     let mut ripgreps = packages.map(|package| package.unwrap().path().join("bin/rg"));
@@ -226,10 +231,10 @@ fn what_pis_tools_say_is_taken_for_what_it_means(version: PiVersion) {
     std::os::unix::fs::symlink(ripgrep, bin.join("rg")).unwrap();
     let tools = ["--tools", "read,bash,grep,ls,edit,write"];
     let mut command =
-        desk.command(&[&["--model", "cursor/composer-2"], &tools[..], &["-p", "go"]].concat());
+        pi_env.command(&[&["--model", "cursor/composer-2"], &tools[..], &["-p", "go"]].concat());
     let ran = PiOutput::from(command.output().unwrap());
-    desk.simulator.recorded().assert_played(&["completed"]);
+    pi_env.simulator.recorded().assert_played(&["completed"]);
     assert_eq!(ran.stdout, "All done.\n", "{ran:?}");
-    let now = fs::read_to_string(desk.workspace.join("long.txt")).unwrap();
+    let now = fs::read_to_string(pi_env.workspace.join("long.txt")).unwrap();
     assert_eq!(now, long);
 }

@@ -16,19 +16,19 @@ crate::on_every_pi!(
 );
 
 fn a_conversation_on_the_screen_and_its_end(version: PiVersion) {
-    let desk = PiEnv::playing(version, FOLLOWED);
-    let pi = PiScreen::start(&desk, "one", "First answer.");
+    let pi_env = PiEnv::playing(version, FOLLOWED);
+    let pi = PiScreen::start(&pi_env, "one", "First answer.");
     let screen = pi.text();
     assert!(screen.contains("Hm."), "thinking is shown: {screen}");
     pi.enter("two");
     pi.shows("Follow-up to: two");
-    let recording = desk.recorded("both turns", |recording| recording.verdicts().len() == 2);
+    let recording = pi_env.recorded("both turns", |recording| recording.verdicts().len() == 2);
     recording.assert_played(&["completed"; 2]);
     let requests = recording.client("runRequest");
     assert_eq!(user_text(requests[1]), "two");
     assert_eq!(conversation(requests[0]), conversation(requests[1]));
     pi.quit();
-    desk.no_sidecar_is_left();
+    pi_env.no_sidecar_is_left();
 }
 
 /// First while a tool of pi runs, then while the model streams text.
@@ -47,36 +47,39 @@ steps = [ { expect_state = "last checkpoint" }, { text = "Still here." }, { chec
 [[run]]
 steps = [ { text = "This may take a while" }, { expect_cancel = true } ]
 "#;
-    let desk = PiEnv::playing(version, scenario);
-    let tools = desk.home.path().join("tools.ts");
+    let pi_env = PiEnv::playing(version, scenario);
+    let tools = pi_env.home.path().join("tools.ts");
     std::fs::write(&tools, TOOLS).unwrap();
     let tools = tools.to_str().unwrap();
-    let pi = PiScreen::with(&desk, &["--model", "cursor/composer-2", "-e", tools, "one"]);
+    let pi = PiScreen::with(
+        &pi_env,
+        &["--model", "cursor/composer-2", "-e", tools, "one"],
+    );
     pi.shows("Heard: one");
     pi.enter("two");
-    let waiting = desk.home.path().join("waiting");
+    let waiting = pi_env.home.path().join("waiting");
     until_named("the tool runs", || waiting.exists().then_some(()));
     pi.keys(&["Escape"]);
     pi.shows("aborted");
-    desk.recorded("the run is given up", |recording| {
+    pi_env.recorded("the run is given up", |recording| {
         recording.verdicts().len() == 2
     });
     pi.enter("three");
     pi.shows("Still here.");
-    let recording = desk.recorded("three runs", |recording| recording.verdicts().len() == 3);
+    let recording = pi_env.recorded("three runs", |recording| recording.verdicts().len() == 3);
     recording.assert_played(&["completed", "cancelled by client", "completed"]);
     let requests = recording.client("runRequest");
     for request in &requests[1..] {
         assert_eq!(conversation(request), conversation(requests[0]));
     }
-    let told = user_text(requests[2]);
+    let resent = user_text(requests[2]);
     assert!(
-        told.contains("given up") && told.ends_with("three"),
-        "{told}"
+        resent.contains("given up") && resent.ends_with("three"),
+        "{resent}"
     );
     assert!(
-        !told.contains("Heard: one"),
-        "what is known is not told anew: {told}"
+        !resent.contains("Heard: one"),
+        "what is known is not sent again: {resent}"
     );
     pi.enter("four");
     pi.shows("This may take a while");
@@ -84,17 +87,17 @@ steps = [ { text = "This may take a while" }, { expect_cancel = true } ]
     pi.becomes("a second abort", |screen| {
         screen.matches("aborted").count() > 1
     });
-    let recording = desk.recorded("four runs", |recording| recording.verdicts().len() == 4);
+    let recording = pi_env.recorded("four runs", |recording| recording.verdicts().len() == 4);
     assert_eq!(recording.verdicts()[3]["outcome"], "cancelled by client");
     pi.enter("five");
-    desk.recorded("a fifth run", |recording| {
+    pi_env.recorded("a fifth run", |recording| {
         recording.client("runRequest").len() == 5
     });
 }
 
 fn going_back_in_the_tree_sends_the_history_again(version: PiVersion) {
-    let desk = PiEnv::playing(version, ECHO);
-    let pi = PiScreen::start(&desk, "one", "Heard: one");
+    let pi_env = PiEnv::playing(version, ECHO);
+    let pi = PiScreen::start(&pi_env, "one", "Heard: one");
     pi.enter("two");
     pi.shows("Heard: two");
     pi.shows("↑200 ↓20"); // the turn is over, not only its text here
@@ -112,7 +115,7 @@ fn going_back_in_the_tree_sends_the_history_again(version: PiVersion) {
     pi.keys(&["C-u"]);
     pi.enter("other");
     pi.shows("Heard: other");
-    let recording = desk.recorded("three turns", |recording| recording.verdicts().len() == 3);
+    let recording = pi_env.recorded("three turns", |recording| recording.verdicts().len() == 3);
     recording.assert_played(&["completed"; 3]);
     let requests = recording.client("runRequest");
     assert_eq!(conversation(requests[0]), conversation(requests[1]));
@@ -122,13 +125,13 @@ fn going_back_in_the_tree_sends_the_history_again(version: PiVersion) {
         message["mode"], "AGENT_MODE_AGENT",
         "the branch never chose"
     );
-    let told = &requests[2]["runRequest"]["conversationState"]["rootPromptMessagesJson"];
-    assert_eq!(told.as_array().unwrap().len(), 2, "one and its answer");
+    let resent = &requests[2]["runRequest"]["conversationState"]["rootPromptMessagesJson"];
+    assert_eq!(resent.as_array().unwrap().len(), 2, "one and its answer");
 }
 
 fn a_reload_keeps_the_sidecar_and_a_new_session_the_process(version: PiVersion) {
-    let desk = PiEnv::playing(version, FOLLOWED);
-    let pi = PiScreen::start(&desk, "one", "First answer.");
+    let pi_env = PiEnv::playing(version, FOLLOWED);
+    let pi = PiScreen::start(&pi_env, "one", "First answer.");
     pi.shows("↑100 ↓10"); // the turn is over, not only its text here
     pi.enter("/reload");
     pi.shows("Reloaded");
@@ -138,17 +141,17 @@ fn a_reload_keeps_the_sidecar_and_a_new_session_the_process(version: PiVersion) 
     pi.shows("New session");
     pi.enter("three");
     pi.shows("First answer.");
-    let recording = desk.recorded("three turns", |recording| recording.verdicts().len() == 3);
+    let recording = pi_env.recorded("three turns", |recording| recording.verdicts().len() == 3);
     recording.assert_played(&["completed"; 3]);
     let requests = recording.client("runRequest");
     assert_eq!(conversation(requests[0]), conversation(requests[1]));
     assert_ne!(conversation(requests[1]), conversation(requests[2]));
-    assert_eq!(desk.sidecars().len(), 1);
+    assert_eq!(pi_env.sidecars().len(), 1);
 }
 
 fn a_key_given_at_login_is_used(version: PiVersion) {
-    let desk = PiEnv::playing(version, ECHO).without_key();
-    let pi = PiScreen::start(&desk, "one", "no Cursor API key");
+    let pi_env = PiEnv::playing(version, ECHO).without_key();
+    let pi = PiScreen::start(&pi_env, "one", "no Cursor API key");
     pi.enter("/login");
     pi.shows("Sign in with an API key");
     pi.keys(&["Down"]);
@@ -161,7 +164,7 @@ fn a_key_given_at_login_is_used(version: PiVersion) {
     pi.shows("Enter API key");
     pi.type_in("crsr_stored");
     pi.keys(&["Enter"]);
-    let stored = desk.home.path().join("agent/auth.json");
+    let stored = pi_env.home.path().join("agent/auth.json");
     until_named("the key is stored", || {
         let text = std::fs::read_to_string(&stored).unwrap_or_default();
         text.contains("crsr_stored").then_some(())
@@ -177,7 +180,7 @@ fn a_key_given_at_login_is_used(version: PiVersion) {
     pi.shows("Model: sonnet@1m");
     pi.enter("two");
     pi.shows("Heard: ");
-    let recording = desk.simulator.recorded();
+    let recording = pi_env.simulator.recorded();
     let request = &recording.client("runRequest")[0]["runRequest"];
     assert_eq!(
         request["requestedModel"]["modelId"], "claude-4.5-sonnet",
@@ -196,21 +199,24 @@ fn the_bridges_log_is_not_written_over_the_screen() {
             .then(pi_tools::END)
             .build()
     });
-    let (desk, tools) = pi_tools::desk(PiVersion::V150, &steps);
-    let file = desk.home.path().join("bridge.jsonl");
-    let desk = desk.with("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG", "1").with(
+    let (pi_env, tools) = pi_tools::pi_env(PiVersion::V150, &steps);
+    let file = pi_env.home.path().join("bridge.jsonl");
+    let pi_env = pi_env.with("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG", "1").with(
         "PI_CURSOR_PI_TOOL_BRIDGE_DEBUG_FILE",
         file.to_str().unwrap(),
     );
     let tools = tools.to_str().unwrap();
-    let pi = PiScreen::with(&desk, &["--model", "cursor/composer-2", "-e", tools, "one"]);
+    let pi = PiScreen::with(
+        &pi_env,
+        &["--model", "cursor/composer-2", "-e", tools, "one"],
+    );
     pi.shows("Answer 1.");
     pi.enter("two");
     // By now the log lines of the first run have been written.
     let screen = pi.shows("Answer 2.");
     assert!(!screen.contains("pi-cursor-sdk"), "{screen}");
-    let told = std::fs::read_to_string(&file).unwrap();
-    assert!(told.contains("request_resolved"), "{told}");
+    let resent = std::fs::read_to_string(&file).unwrap();
+    assert!(resent.contains("request_resolved"), "{resent}");
 }
 
 /// A repository, a model and a server that try to write to the clipboard, the title and over the
@@ -226,19 +232,19 @@ steps = [ {{ exec = {{ requestContextArgs = {{}} }} }}, {{ thinking = "Hm {hosti
 steps = [ {{ end = {{ code = "invalid_argument", message = "failed {hostile} as told", retryable = false }} }} ]
 "#
     );
-    let desk = PiEnv::playing(version, &scenario);
-    let folder = desk.workspace.join(".cursor");
+    let pi_env = PiEnv::playing(version, &scenario);
+    let folder = pi_env.workspace.join(".cursor");
     std::fs::create_dir(&folder).unwrap();
     let servers = format!(r#"{{"mcpServers": {{"srv{hostile}mark": {{"command": "true"}}}}}}"#);
     std::fs::write(folder.join("mcp.json"), servers).unwrap();
-    let pi = PiScreen::start(&desk, "one", "once.");
+    let pi = PiScreen::start(&pi_env, "one", "once.");
     pi.enter("two");
     pi.shows("as told");
     pi.quit();
     let raw = pi.raw();
     // It was displayed in a readable form.
-    for said in ["Said ␛]52;c;c3J2␇", "thought.", "mark", "failed ␛]52"] {
-        assert!(raw.contains(said), "{said:?} in {raw:?}");
+    for shown in ["Said ␛]52;c;c3J2␇", "thought.", "mark", "failed ␛]52"] {
+        assert!(raw.contains(shown), "{shown:?} in {raw:?}");
     }
     for obeyed in [
         "\u{1b}]52",
@@ -250,7 +256,7 @@ steps = [ {{ end = {{ code = "invalid_argument", message = "failed {hostile} as 
         assert!(!raw.contains(obeyed), "{obeyed:?} in {raw:?}");
     }
     // The session file is displayed when the session is resumed.
-    let stored = written(&desk);
+    let stored = written(&pi_env);
     let stored = serde_json::Value::from(stored).to_string();
     assert!(stored.contains("␛]52"), "{stored}");
     assert!(

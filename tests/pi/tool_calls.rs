@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use test_support::pi_env::{PiEnv, PiVersion, written};
 use test_support::pi_rpc::text;
-use test_support::pi_tools::{END, call, desk, pi, says, text_of};
+use test_support::pi_tools::{END, call, pi, pi_env, says, text_of};
 use test_support::simulator::Recording;
 
 crate::on_every_pi!(
@@ -49,27 +49,27 @@ pub fn one_run(recording: &Recording, calls: usize) {
 }
 
 /// Returns the messages of a finished session from pi's session file.
-pub fn session(desk: &PiEnv) -> Vec<String> {
-    let entries = written(desk);
+pub fn session(pi_env: &PiEnv) -> Vec<String> {
+    let entries = written(pi_env);
     let messages = entries.iter().map(|entry| &entry["message"]);
-    let told = messages
+    let wanted = messages
         .filter(|message| message.is_object() && message["role"] != "system")
         .map(|message| {
             let blocks = message["content"].as_array().cloned().unwrap_or_default();
-            let said = blocks.iter().map(|block| match block["type"].as_str() {
+            let parts = blocks.iter().map(|block| match block["type"].as_str() {
                 Some("toolCall") => format!("call {}", block["name"].as_str().unwrap()),
                 Some("text") => block["text"].as_str().unwrap().to_owned(),
                 Some("thinking") => format!("thinks {}", block["thinking"].as_str().unwrap()),
                 other => format!("{other:?}"),
             });
-            let said = said.collect::<Vec<_>>().join(", ");
+            let parts = parts.collect::<Vec<_>>().join(", ");
             let who = message["role"].as_str().unwrap();
             match message["toolName"].as_str() {
-                Some(tool) => format!("{tool}: {said}"),
-                None => format!("{who}: {said}"),
+                Some(tool) => format!("{tool}: {parts}"),
+                None => format!("{who}: {parts}"),
             }
         });
-    told.collect()
+    wanted.collect()
 }
 
 /// Returns one of several calls of `echo`.
@@ -97,8 +97,8 @@ fn calls_at_once_are_one_message_of_one_run(version: PiVersion) {
         r#"{ text = "All done." }"#,
         END,
     ];
-    let (desk, tools) = desk(version, &[steps.join(", ")]);
-    let mut pi = pi(&desk, &tools, &[]);
+    let (pi_env, tools) = pi_env(version, &[steps.join(", ")]);
+    let mut pi = pi(&pi_env, &tools, &[]);
     pi.send(&json!({"type": "prompt", "message": "go"}));
     // Each block ends before the next starts, and all end before the calls.
     let mut order = Vec::new();
@@ -119,7 +119,7 @@ fn calls_at_once_are_one_message_of_one_run(version: PiVersion) {
     assert_eq!(text(&pi.answer()), "All done.");
     pi.settle();
     pi.quit();
-    let told = [
+    let wanted = [
         "user: go",
         "assistant: thinks Hm., Three things:, thinks So., a, b, c., call echo, call echo, call echo",
         "echo: echo a",
@@ -127,8 +127,8 @@ fn calls_at_once_are_one_message_of_one_run(version: PiVersion) {
         "echo: echo c",
         "assistant: All done.",
     ];
-    assert_eq!(session(&desk), told);
-    let recording = desk.simulator.recorded();
+    assert_eq!(session(&pi_env), wanted);
+    let recording = pi_env.simulator.recorded();
     recording.assert_played(&["completed"]);
     one_run(&recording, 3);
 }
@@ -144,23 +144,23 @@ fn calls_in_three_rounds_are_one_run(version: PiVersion) {
         r#"{ text = "Three." }"#,
         END,
     ];
-    let (desk, tools) = desk(version, &[steps.join(", ")]);
-    let mut pi = pi(&desk, &tools, &[]);
+    let (pi_env, tools) = pi_env(version, &[steps.join(", ")]);
+    let mut pi = pi(&pi_env, &tools, &[]);
     pi.send(&json!({"type": "prompt", "message": "go"}));
     pi.event("the tool", |event| {
         event["type"] == "tool_execution_start" && event["toolName"] == "wait"
     });
-    desk.recorded("signs of life", |recording| {
+    pi_env.recorded("signs of life", |recording| {
         let beats = recording.client("execClientControlMessage.heartbeat");
         beats.len() > 1 && !recording.client("clientHeartbeat").is_empty()
     });
-    std::fs::write(desk.home.path().join("done"), "").unwrap();
+    std::fs::write(pi_env.home.path().join("done"), "").unwrap();
     pi.event("the end", |event| {
         event["type"] == "message_end" && text_of(event) == "Three."
     });
     pi.settle();
     pi.quit();
-    let told = [
+    let wanted = [
         "user: go",
         "assistant: call echo",
         "echo: echo a",
@@ -170,8 +170,8 @@ fn calls_in_three_rounds_are_one_run(version: PiVersion) {
         "echo: echo c",
         "assistant: Three.",
     ];
-    assert_eq!(session(&desk), told);
-    let recording = desk.simulator.recorded();
+    assert_eq!(session(&pi_env), wanted);
+    let recording = pi_env.simulator.recorded();
     recording.assert_played(&["completed"]);
     one_run(&recording, 3);
 }

@@ -44,14 +44,14 @@ const COMMAND_LINES: [(&[&str], bool, bool); 5] = [
 ];
 
 fn desk_with_victim(version: PiVersion, steps: &str) -> PiEnv {
-    let desk = PiEnv::playing(version, &scenario(steps));
-    fs::create_dir(desk.workspace.join("victim")).unwrap();
-    fs::write(desk.workspace.join("victim/file"), "precious").unwrap();
-    desk
+    let pi_env = PiEnv::playing(version, &scenario(steps));
+    fs::create_dir(pi_env.workspace.join("victim")).unwrap();
+    fs::write(pi_env.workspace.join("victim/file"), "precious").unwrap();
+    pi_env
 }
 
-fn print(desk: &PiEnv, more: &[&str]) -> PiOutput {
-    let ran = desk.pi(&[&["--model", "cursor/composer-2"], more, &["-p", "go"]].concat());
+fn print(pi_env: &PiEnv, more: &[&str]) -> PiOutput {
+    let ran = pi_env.pi(&[&["--model", "cursor/composer-2"], more, &["-p", "go"]].concat());
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
         (Some(0), "Done.\n"),
@@ -72,11 +72,11 @@ fn excluded(recording: &Recording) -> String {
 
 fn switches_decide_whether_a_command_runs(version: PiVersion) {
     for (switches, may_run, may_read) in COMMAND_LINES {
-        let desk = desk_with_victim(version, &[READ, REMOVE].join(",\n  "));
-        print(&desk, switches);
-        let exists = desk.workspace.join("victim/file").exists();
+        let pi_env = desk_with_victim(version, &[READ, REMOVE].join(",\n  "));
+        print(&pi_env, switches);
+        let exists = pi_env.workspace.join("victim/file").exists();
         assert_eq!(exists, !may_run, "{version:?} {switches:?}");
-        let recording = desk.simulator.recorded();
+        let recording = pi_env.simulator.recorded();
         let excluded = excluded(&recording);
         assert_eq!(
             excluded.contains("shell_tool_call"),
@@ -95,22 +95,22 @@ fn switches_decide_whether_a_command_runs(version: PiVersion) {
 fn switches_decide_also_when_settings_say_local(version: PiVersion) {
     let delete = r#"{ exec = { deleteArgs = { path = "$WS/victim/file", toolCallId = "a" } } }"#;
     for steps in [REMOVE, delete] {
-        let desk = desk_with_victim(version, steps).with("PI_CURSOR_NATIVE_TOOLS", "local");
-        print(&desk, &["--exclude-tools", "bash,write,edit"]);
+        let pi_env = desk_with_victim(version, steps).with("PI_CURSOR_NATIVE_TOOLS", "local");
+        print(&pi_env, &["--exclude-tools", "bash,write,edit"]);
         assert!(
-            desk.workspace.join("victim/file").exists(),
+            pi_env.workspace.join("victim/file").exists(),
             "{version:?} {steps}"
         );
-        print(&desk, &[]);
+        print(&pi_env, &[]);
         assert!(
-            !desk.workspace.join("victim/file").exists(),
+            !pi_env.workspace.join("victim/file").exists(),
             "{version:?} {steps}"
         );
     }
 }
 
-fn gate(desk: &PiEnv) -> PathBuf {
-    let program = PathBuf::from(desk.program());
+fn gate(pi_env: &PiEnv) -> PathBuf {
+    let program = PathBuf::from(pi_env.program());
     let package = program
         .ancestors()
         .find(|folder| folder.join("examples").is_dir());
@@ -122,11 +122,11 @@ fn gate(desk: &PiEnv) -> PathBuf {
 /// pi's own example of a permission gate is asked before the command runs, and its answer
 /// reaches the model.
 fn a_permission_gate_decides_before_the_command_runs(version: PiVersion) {
-    let desk = desk_with_victim(version, REMOVE);
-    let gate = gate(&desk);
-    print(&desk, &["-e", gate.to_str().unwrap()]);
-    assert!(desk.workspace.join("victim/file").exists(), "{version:?}");
-    let recording = desk.simulator.recorded();
+    let pi_env = desk_with_victim(version, REMOVE);
+    let gate = gate(&pi_env);
+    print(&pi_env, &["-e", gate.to_str().unwrap()]);
+    assert!(pi_env.workspace.join("victim/file").exists(), "{version:?}");
+    let recording = pi_env.simulator.recorded();
     let reply = recording.client("execClientMessage.shellResult")[0].to_string();
     assert!(reply.contains("Dangerous command blocked"), "{reply}");
 }
@@ -140,11 +140,11 @@ fn a_gate_is_not_asked_about_what_has_already_run(version: PiVersion) {
         r#"{ update = { toolCallCompleted = { callId = "a", toolCall = { shellToolCall = { args = { command = "rm -rf victim" }, result = { success = { command = "rm -rf victim", stdout = "gone" } } } } } } }"#,
     ];
     let shown = shown.join(",\n  ");
-    let desk = desk_with_victim(version, &shown).with("PI_CURSOR_NATIVE_TOOLS", "local");
-    let gate = gate(&desk);
+    let pi_env = desk_with_victim(version, &shown).with("PI_CURSOR_NATIVE_TOOLS", "local");
+    let gate = gate(&pi_env);
     let more = ["--mode", "json", "-e", gate.to_str().unwrap(), "go"];
-    let ran = desk.pi(&[&["--model", "cursor/composer-2"], &more[..]].concat());
-    assert!(!desk.workspace.join("victim/file").exists(), "{ran:?}");
+    let ran = pi_env.pi(&[&["--model", "cursor/composer-2"], &more[..]].concat());
+    assert!(!pi_env.workspace.join("victim/file").exists(), "{ran:?}");
     assert!(!ran.stdout.contains("blocked"), "{}", ran.stdout);
     assert!(
         ran.stdout.contains(r#""toolName":"cursor""#),
@@ -173,8 +173,8 @@ fn a_running_command_is_visible_and_stopping_it_names_it(version: PiVersion) {
     let step = format!(
         r#"{{ exec = {{ shellArgs = {{ command = "{command}", workingDirectory = "$WS", toolCallId = "a", skipApproval = true, parsingResult = {{}} }} }} }}"#
     );
-    let desk = desk_with_victim(version, &step).with("COLORTERM", "truecolor");
-    let pi = PiScreen::with(&desk, &["--model", "cursor/composer-2", "Run it."]);
+    let pi_env = desk_with_victim(version, &step).with("COLORTERM", "truecolor");
+    let pi = PiScreen::with(&pi_env, &["--model", "cursor/composer-2", "Run it."]);
     // While it runs: what runs, what it has printed so far, and for how long it has been running.
     let screen = pi.becomes("some output and the seconds", |screen| {
         has_line(screen, 4) && elapsed(screen).is_some_and(|seconds| seconds >= 3.0)
@@ -206,9 +206,9 @@ fn a_card_is_never_executed_by_another_extension(version: PiVersion) {
         r#"{ update = { toolCallCompleted = { callId = "r", toolCall = { readToolCall = { args = { path = "$WS/note" }, result = { success = { content = "recorded" } } } } } } }"#,
     ];
     let scenario = scenario(&steps.join(",\n  "));
-    let desk = PiEnv::playing(version, &scenario).with("PI_CURSOR_NATIVE_TOOLS", "local");
-    fs::write(desk.workspace.join("note"), "on disk").unwrap();
-    let other = desk.home.path().join("other.ts");
+    let pi_env = PiEnv::playing(version, &scenario).with("PI_CURSOR_NATIVE_TOOLS", "local");
+    fs::write(pi_env.workspace.join("note"), "on disk").unwrap();
+    let other = pi_env.home.path().join("other.ts");
     fs::write(
         &other,
         r#"
@@ -230,7 +230,7 @@ export default (pi) => {
     )
     .unwrap();
     // Before ours, because the first extension that registers a name keeps it.
-    let mut arguments = desk.arguments(&["--model", "cursor/composer-2", "--mode", "json", "go"]);
+    let mut arguments = pi_env.arguments(&["--model", "cursor/composer-2", "--mode", "json", "go"]);
     let ours = arguments.iter().position(|word| word == "-e").unwrap();
     arguments.splice(
         ours..ours,
@@ -239,14 +239,14 @@ export default (pi) => {
     let mut command = std::process::Command::new(&arguments[0]);
     command
         .args(&arguments[1..])
-        .current_dir(&desk.workspace)
+        .current_dir(&pi_env.workspace)
         .env_clear()
-        .envs(desk.environment())
+        .envs(pi_env.environment())
         .stdin(std::process::Stdio::null());
     let ran = PiOutput::from(command.output().unwrap());
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(
-        !desk.home.path().join("executed").exists(),
+        !pi_env.home.path().join("executed").exists(),
         "{}",
         ran.stdout
     );
@@ -261,27 +261,27 @@ export default (pi) => {
 /// A file change by Cursor's agent is an `edit` of pi, with its diff.
 fn a_change_of_a_file_is_an_edit_of_pi(version: PiVersion) {
     let step = r#"{ exec = { writeArgs = { path = "$WS/a.txt", fileText = "one\nTWO\nthree\n", toolCallId = "b" } }, expect = { writeResult = { success = { fileSize = 14 } } } }"#;
-    let desk = PiEnv::playing(version, &scenario(step));
-    fs::write(desk.workspace.join("a.txt"), "one\ntwo\nthree\n").unwrap();
-    let ran = desk.pi(&["--model", "cursor/composer-2", "--mode", "json", "go"]);
+    let pi_env = PiEnv::playing(version, &scenario(step));
+    fs::write(pi_env.workspace.join("a.txt"), "one\ntwo\nthree\n").unwrap();
+    let ran = pi_env.pi(&["--model", "cursor/composer-2", "--mode", "json", "go"]);
     assert!(
         ran.stdout.contains(r#""toolName":"edit""#),
         "{}",
         ran.stdout
     );
-    desk.simulator.recorded().assert_played(&["completed"]);
-    let now = fs::read_to_string(desk.workspace.join("a.txt")).unwrap();
+    pi_env.simulator.recorded().assert_played(&["completed"]);
+    let now = fs::read_to_string(pi_env.workspace.join("a.txt")).unwrap();
     assert_eq!(now, "one\nTWO\nthree\n");
 }
 
 /// A delete by Cursor's agent is a command of pi's shell, for one file.
 fn a_delete_is_a_command_of_pi(version: PiVersion) {
     let step = r#"{ exec = { deleteArgs = { path = "$WS/victim/file", toolCallId = "b" } }, expect = { deleteResult = { success = { path = "$WS/victim/file" } } } }"#;
-    let desk = desk_with_victim(version, step);
-    print(&desk, &[]);
-    desk.simulator.recorded().assert_played(&["completed"]);
-    assert!(!desk.workspace.join("victim/file").exists());
-    assert!(desk.workspace.join("victim").exists());
+    let pi_env = desk_with_victim(version, step);
+    print(&pi_env, &[]);
+    pi_env.simulator.recorded().assert_played(&["completed"]);
+    assert!(!pi_env.workspace.join("victim/file").exists());
+    assert!(pi_env.workspace.join("victim").exists());
 }
 
 macro_rules! on_promised_versions {

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use crate::tool_calls::{one_run, session};
 use test_support::pi_env::{PiOutput, PiVersion, conversation, user_text, written};
 use test_support::pi_rpc::{PiRpc, text};
-use test_support::pi_tools::{END, call, desk, pi, says, text_of};
+use test_support::pi_tools::{END, call, pi, pi_env, says, text_of};
 use test_support::scenario::Steps;
 
 crate::on_every_pi!(
@@ -41,8 +41,8 @@ fn calls_of_every_kind_are_answered_in_one_run(version: PiVersion) {
         END,
     ]
     .join(", ");
-    let (desk, tools) = desk(version, &[steps]);
-    let mut pi = pi(&desk, &tools, &[]);
+    let (pi_env, tools) = pi_env(version, &[steps]);
+    let mut pi = pi(&pi_env, &tools, &[]);
     pi.send(&json!({"type": "prompt", "message": "everything, please"}));
     let mut names = Vec::new();
     let last = loop {
@@ -58,7 +58,7 @@ fn calls_of_every_kind_are_answered_in_one_run(version: PiVersion) {
     assert_eq!(names, ["echo", "echo", "echo", "fail", "draw", "forbidden"]);
     pi.settle();
     pi.quit();
-    let recording = desk.simulator.recorded();
+    let recording = pi_env.simulator.recorded();
     recording.assert_played(&["completed"]);
     one_run(&recording, 7);
     let offered = &recording.client("runRequest")[0]["runRequest"]["mcpTools"];
@@ -66,7 +66,7 @@ fn calls_of_every_kind_are_answered_in_one_run(version: PiVersion) {
     let echo = offered.iter().find(|tool| tool["name"] == "pi__echo");
     let kinds = &echo.unwrap()["inputSchema"]["properties"]["text"];
     assert_eq!(kinds, &json!({"type": ["string", "number"]}), "no oneOf");
-    let entries = written(&desk);
+    let entries = written(&pi_env);
     let messages = entries.iter().map(|entry| &entry["message"]);
     let results: Vec<(&str, bool)> = messages
         .filter(|message| message["role"] == "toolResult")
@@ -90,7 +90,7 @@ fn calls_of_every_kind_are_answered_in_one_run(version: PiVersion) {
 /// Messages are injected while text streams, while a tool runs, and while text streams after its
 /// result.
 fn steering_reaches_the_same_run_and_a_follow_up_the_next(version: PiVersion) {
-    let heard = |text: &str| {
+    let injected_text = |text: &str| {
         Steps::new()
             .step(json!({
                 "expect_client": {
@@ -128,13 +128,13 @@ fn steering_reaches_the_same_run_and_a_follow_up_the_next(version: PiVersion) {
         r#"{ text = "Thinking." }"#,
         &until("one"),
         &call("echo", &says("\"echo echo\"")),
-        &heard("one"),
+        &injected_text("one"),
         &call("wait", &says("\"waited\"")),
-        &heard("two"),
+        &injected_text("two"),
         r#"{ text = "Hurrying." }"#,
         &until("three"),
         &call("echo", &says("\"echo echo\"")),
-        &heard("three"),
+        &injected_text("three"),
         r#"{ text = "All heard." }"#,
         END,
     ]
@@ -144,11 +144,11 @@ fn steering_reaches_the_same_run_and_a_follow_up_the_next(version: PiVersion) {
         .text("And then: $USER_TEXT")
         .then(END)
         .build();
-    let (desk, tools) = desk(version, &[first, second]);
+    let (pi_env, tools) = pi_env(version, &[first, second]);
     // The command only delays the model; executed locally, it does not end a turn of pi.
-    let desk = desk.with("PI_CURSOR_NATIVE_TOOLS", "local");
-    let mut pi = pi(&desk, &tools, &[]);
-    let touch = |file: &str| std::fs::write(desk.home.path().join(file), "").unwrap();
+    let pi_env = pi_env.with("PI_CURSOR_NATIVE_TOOLS", "local");
+    let mut pi = pi(&pi_env, &tools, &[]);
+    let touch = |file: &str| std::fs::write(pi_env.home.path().join(file), "").unwrap();
     let streams = |pi: &mut PiRpc, text: &str| {
         pi.event(text, |event| {
             event["type"] == "message_update" && event.to_string().contains(text)
@@ -175,18 +175,18 @@ fn steering_reaches_the_same_run_and_a_follow_up_the_next(version: PiVersion) {
     last("All heard.");
     last("And then: rest");
     pi.settle();
-    let recording = desk.simulator.recorded();
+    let recording = pi_env.simulator.recorded();
     recording.assert_played(&["completed", "completed"]);
     let requests = recording.client("runRequest");
     assert_eq!(conversation(requests[0]), conversation(requests[1]));
     assert_eq!(user_text(requests[1]), "rest");
-    let said = recording.client("conversationAction.injectContextAction");
-    assert_eq!(said.len(), 3, "each once");
+    let injected = recording.client("conversationAction.injectContextAction");
+    assert_eq!(injected.len(), 3, "each once");
     let answers = recording.client("execClientMessage.mcpResult");
     assert_eq!(answers.len(), 3, "one result a call");
     pi.quit();
-    let mut words = session(&desk);
-    words.retain(|told| told.starts_with("user: "));
+    let mut words = session(&pi_env);
+    words.retain(|message| message.starts_with("user: "));
     let expected = [
         "user: go",
         "user: one",
@@ -210,12 +210,12 @@ fn aborting_a_tool_keeps_the_conversation(version: PiVersion) {
         .text("Still here.")
         .then(END)
         .build();
-    let (desk, tools) = desk(version, &[first, second]);
-    let mut pi = pi(&desk, &tools, &[]);
+    let (pi_env, tools) = pi_env(version, &[first, second]);
+    let mut pi = pi(&pi_env, &tools, &[]);
     pi.send(&json!({"type": "prompt", "message": "go"}));
     pi.event("the tool", |event| event["type"] == "tool_execution_start");
     pi.send(&json!({"type": "abort"}));
-    let recording = desk.recorded("the run is given up", |recording| {
+    let recording = pi_env.recorded("the run is given up", |recording| {
         recording.verdicts().len() == 1
     });
     assert_eq!(recording.client("conversationAction.cancelAction").len(), 1);
@@ -224,7 +224,7 @@ fn aborting_a_tool_keeps_the_conversation(version: PiVersion) {
     pi.event("the answer", |event| {
         event["type"] == "message_end" && text_of(event) == "Still here."
     });
-    let recording = desk.recorded("both runs", |recording| recording.verdicts().len() == 2);
+    let recording = pi_env.recorded("both runs", |recording| recording.verdicts().len() == 2);
     recording.assert_played(&["cancelled by client", "completed"]);
 }
 
@@ -241,11 +241,11 @@ fn without_tools_none_is_offered(version: PiVersion) {
         .text("Fine.")
         .then(END)
         .build();
-    let (desk, tools) = desk(version, &[steps]);
-    std::fs::write(desk.workspace.join("note"), "mine").unwrap();
-    let mut pi = pi(&desk, &tools, &["--no-tools"]);
+    let (pi_env, tools) = pi_env(version, &[steps]);
+    std::fs::write(pi_env.workspace.join("note"), "mine").unwrap();
+    let mut pi = pi(&pi_env, &tools, &["--no-tools"]);
     assert_eq!(text(&pi.prompt("hi")), "Fine.");
-    let recording = desk.simulator.recorded();
+    let recording = pi_env.simulator.recorded();
     recording.assert_played(&["completed"]);
     let offered = &recording.client("runRequest")[0]["runRequest"]["mcpTools"];
     assert!(!offered.to_string().contains("pi__"), "{offered}");
@@ -299,8 +299,8 @@ fn a_question_reaches_the_user(version: PiVersion) {
         .text("Thanks.")
         .then(END)
         .build();
-    let (desk, tools) = desk(version, &[steps]);
-    let mut pi = pi(&desk, &tools, &[]);
+    let (pi_env, tools) = pi_env(version, &[steps]);
+    let mut pi = pi(&pi_env, &tools, &[]);
     pi.send(&json!({"type": "prompt", "message": "go"}));
     let asked = |pi: &mut PiRpc, method: &str| {
         pi.event("a question", |event| {
@@ -334,7 +334,7 @@ fn a_question_reaches_the_user(version: PiVersion) {
     pi.event("the answer", |event| {
         event["type"] == "message_end" && text_of(event) == "Thanks."
     });
-    desk.simulator.recorded().assert_played(&["completed"]);
+    pi_env.simulator.recorded().assert_played(&["completed"]);
 }
 
 fn without_a_screen_the_question_is_refused(version: PiVersion) {
@@ -347,10 +347,10 @@ fn without_a_screen_the_question_is_refused(version: PiVersion) {
         .text("I assume so.")
         .then(END)
         .build();
-    let (desk, _) = desk(version, &[steps]);
-    let ran = desk.print("go");
+    let (pi_env, _) = pi_env(version, &[steps]);
+    let ran = pi_env.print("go");
     assert_eq!(ran.stdout, "I assume so.\n", "{ran:?}");
-    desk.simulator.recorded().assert_played(&["completed"]);
+    pi_env.simulator.recorded().assert_played(&["completed"]);
 }
 
 fn the_bridge_logs_to_stderr_only_if_enabled(version: PiVersion) {
@@ -359,7 +359,7 @@ fn the_bridge_logs_to_stderr_only_if_enabled(version: PiVersion) {
         .text("Fine.")
         .then(END)
         .build();
-    let (desk, tools) = desk(version, &[steps]);
+    let (pi_env, tools) = pi_env(version, &[steps]);
     let print = |debug: &str| {
         let more = [
             "--model",
@@ -369,7 +369,7 @@ fn the_bridge_logs_to_stderr_only_if_enabled(version: PiVersion) {
             "-p",
             "go",
         ];
-        let mut command = desk.command(&more);
+        let mut command = pi_env.command(&more);
         command.env("PI_CURSOR_PI_TOOL_BRIDGE_DEBUG", debug);
         PiOutput::from(command.output().unwrap())
     };

@@ -322,8 +322,9 @@ fn lost_case(case: &Json) -> Result<(), String> {
     }
     same("body", &lost.body(), &case["body"])?;
     let told = lost.to_string();
-    match told.contains(LOST) && told.ends_with(&lost.diagnostic()) {
-        true => Ok(()),
-        false => Err(format!("the text says too little: {told}")),
+    if told.contains(LOST) && told.ends_with(&lost.diagnostic()) {
+        Ok(())
+    } else {
+        Err(format!("the text says too little: {told}"))
     }
 }

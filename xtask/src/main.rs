@@ -13,13 +13,13 @@ mod schema_report;
 
 #[derive(Debug, Parser)]
 #[command(about = "Tools for developers of cursor-sidecar")]
-struct Arguments {
+struct XtaskArguments {
     #[command(subcommand)]
-    command: Command,
+    command: XtaskCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum XtaskCommand {
     /// Write the Rust code and the descriptors of `schema/proto`.
     GenerateProtobuf,
     /// Compare our copy of Cursor's messages with a listing of newer ones; exits with 1 if
@@ -43,7 +43,7 @@ fn root() -> &'static Path {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().command) {
+    match run(XtaskArguments::parse().command) {
         Ok(code) => code,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "error: {error:#}");
@@ -52,10 +52,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> anyhow::Result<ExitCode> {
+fn run(command: XtaskCommand) -> anyhow::Result<ExitCode> {
     match command {
-        Command::GenerateProtobuf => generate_protobuf::write_all()?,
-        Command::CompareSchema { file, json } => {
+        XtaskCommand::GenerateProtobuf => generate_protobuf::write_all()?,
+        XtaskCommand::CompareSchema { file, json } => {
             let (report, breaks) = schema_report::compare(&file, json)?;
             std::io::stdout().write_all(report.as_bytes())?;
             if breaks {

@@ -117,8 +117,8 @@ impl ReplySender {
     /// Sends one result. Waits while the queue is full; the result is dropped if the run has
     /// ended.
     pub async fn send(&self, reply: ExecReply) {
-        let said = ExecOutput::Reply(Box::new(reply));
-        let _ = self.queue.send((self.id, said)).await;
+        let output = ExecOutput::Reply(Box::new(reply));
+        let _ = self.queue.send((self.id, output)).await;
     }
 
     /// Sends the host a call that was not known when the work started.

@@ -220,7 +220,7 @@ impl BodyReader {
             Err(_) => return Err(HttpError::TooSlow),
         };
         let mut body = BytesMut::from(body);
-        surrogates::mend(&mut body);
+        surrogates::replace_lone(&mut body);
         Ok((body.freeze(), permit))
     }
 

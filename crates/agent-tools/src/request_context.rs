@@ -161,7 +161,7 @@ fn descriptors(offers: &[ToolDefinition], known: &[McpStateServer]) -> Vec<McpDe
 fn rules(facts: &RunContext) -> Vec<CursorRule> {
     let settings = &facts.settings;
     let is_included = |content: &cursor_config::rules::RuleFile| {
-        let includes = |rule: &Instruction| content.is_told_in(&rule.content);
+        let includes = |rule: &Instruction| content.is_included_in(&rule.content);
         facts.rules.iter().any(includes)
     };
     let files = settings.rules.iter().filter(|rule| !is_included(rule));

@@ -13,7 +13,7 @@ const LAST: RangeInclusive<u16> = 0xdc00..=0xdfff;
 const ESCAPED: usize = 6;
 
 /// Replaces every unpaired surrogate escape with U+FFFD, in place. Nothing else is changed.
-pub fn mend(json: &mut [u8]) {
+pub fn replace_lone(json: &mut [u8]) {
     let mut at = 0;
     // In JSON a backslash occurs only in strings, where it starts an escape.
     while let Some(found) = json.get(at..).and_then(next) {
@@ -52,9 +52,9 @@ mod tests {
 
     use super::*;
 
-    fn mended(json: &str) -> String {
+    fn replaced(json: &str) -> String {
         let mut bytes = json.as_bytes().to_vec();
-        mend(&mut bytes);
+        replace_lone(&mut bytes);
         String::from_utf8(bytes).unwrap()
     }
 
@@ -76,7 +76,7 @@ mod tests {
             (r"\ud83d", r"\ufffd"),
             (r"\ud83", r"\ud83"),
         ] {
-            assert_eq!(mended(json), wanted);
+            assert_eq!(replaced(json), wanted);
         }
     }
 
@@ -114,7 +114,7 @@ mod tests {
         #[test]
         fn a_string_of_javascript_is_read(units in units()) {
             for letter in [plain, escaped] {
-                let json = mended(&stringify(&units, letter));
+                let json = replaced(&stringify(&units, letter));
                 let read: String = serde_json::from_str(&json).unwrap();
                 prop_assert_eq!(read, String::from_utf16_lossy(&units));
             }
@@ -125,13 +125,13 @@ mod tests {
             let units: Vec<u16> = text.encode_utf16().collect();
             for letter in [plain, escaped] {
                 let json = stringify(&units, letter);
-                prop_assert_eq!(mended(&json), json);
+                prop_assert_eq!(replaced(&json), json);
             }
         }
 
         #[test]
         fn no_bytes_make_it_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-            mend(&mut bytes);
+            replace_lone(&mut bytes);
         }
     }
 }

@@ -61,7 +61,7 @@ impl StreamPermit {
     }
 
     /// Records that the connection accepted a stream.
-    pub(super) fn taken(&self) {
+    pub(super) fn mark_used(&self) {
         self.lane.works.store(true, Ordering::Relaxed);
     }
 
@@ -101,7 +101,7 @@ impl ConnectionPool {
     }
 
     /// Reserves a stream on the first lane with room, or on a new one.
-    pub(super) fn seat<E>(
+    pub(super) fn permit<E>(
         &self,
         build: impl FnOnce() -> Result<reqwest::Client, E>,
     ) -> Result<StreamPermit, E> {
@@ -127,12 +127,12 @@ impl ConnectionPool {
         Ok(StreamPermit { lane })
     }
 
-    /// Records that a lane accepts no more than its other streams, and releases this seat.
-    pub(super) fn full(&self, seat: StreamPermit) {
+    /// Records that a lane accepts no more than its other streams, and releases this permit.
+    pub(super) fn full(&self, permit: StreamPermit) {
         let mut pool = self.lock();
-        let others = seat.lane.open().saturating_sub(1);
+        let others = permit.lane.open().saturating_sub(1);
         pool.room = pool.room.min(others.max(1));
-        drop(seat);
+        drop(permit);
     }
 
     /// Releases all lanes: open streams are kept, the next stream opens a new connection.
@@ -150,8 +150,8 @@ mod tests {
         Ok(builder.build().unwrap())
     }
 
-    fn seat(lanes: &ConnectionPool) -> StreamPermit {
-        lanes.seat(client).unwrap()
+    fn permit(lanes: &ConnectionPool) -> StreamPermit {
+        lanes.permit(client).unwrap()
     }
 
     fn open(lanes: &ConnectionPool) -> Vec<usize> {
@@ -161,41 +161,41 @@ mod tests {
     #[test]
     fn lanes_fill_in_order_and_close_when_empty() {
         let lanes = ConnectionPool::with_room(2);
-        let mut seats: Vec<StreamPermit> = (0..5).map(|_| seat(&lanes)).collect();
+        let mut seats: Vec<StreamPermit> = (0..5).map(|_| permit(&lanes)).collect();
         assert_eq!(open(&lanes), [2, 2, 1]);
         seats.drain(1..);
-        let again = seat(&lanes);
+        let again = permit(&lanes);
         assert_eq!(open(&lanes), [2]);
         drop((seats, again));
-        let _one = seat(&lanes);
+        let _one = permit(&lanes);
         assert_eq!(open(&lanes), [1], "one empty lane is kept open");
     }
 
     #[test]
     fn the_limit_of_a_server_is_learned() {
         let lanes = ConnectionPool::with_room(64);
-        let mut seats: Vec<StreamPermit> = (0..5).map(|_| seat(&lanes)).collect();
+        let mut seats: Vec<StreamPermit> = (0..5).map(|_| permit(&lanes)).collect();
         for room in [4, 3] {
             lanes.full(seats.pop().unwrap());
             let learned = lanes.lock().room;
             assert_eq!((learned, open(&lanes)), (room, vec![room]));
         }
-        let _elsewhere = seat(&lanes);
+        let _elsewhere = permit(&lanes);
         assert_eq!(open(&lanes), [3, 1]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_leaves_only_a_working_connection_with_other_streams() {
         let lanes = ConnectionPool::with_room(64);
-        let first = seat(&lanes);
-        let overdue = async |seat: &StreamPermit| {
+        let first = permit(&lanes);
+        let overdue = async |permit: &StreamPermit| {
             let long = Duration::from_secs(60);
-            tokio::time::timeout(long, seat.overdue()).await.is_ok()
+            tokio::time::timeout(long, permit.overdue()).await.is_ok()
         };
         assert!(!overdue(&first).await, "alone, and not connected");
-        let second = seat(&lanes);
+        let second = permit(&lanes);
         assert!(!overdue(&second).await, "not connected");
-        first.taken();
+        first.mark_used();
         assert!(overdue(&second).await);
         drop(first);
         assert!(

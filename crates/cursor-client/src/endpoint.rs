@@ -76,7 +76,7 @@ pub struct EndpointOptions {
 
 /// Where a value came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum UrlSource {
     /// The setting of this name.
     Setting(&'static str),
     /// The Cursor CLI's cached configuration.
@@ -91,7 +91,7 @@ pub struct Endpoints {
     /// Agent runs.
     pub agent: BaseUrl,
     /// Where `agent` came from.
-    pub agent_source: Source,
+    pub agent_source: UrlSource,
     /// Unary Connect calls and `/auth`.
     pub backend: BaseUrl,
     /// REST `/v1`.
@@ -171,18 +171,21 @@ impl Endpoints {
         let backend = parse("CURSOR_BACKEND_URL", &options.backend)?;
         let (agent, agent_source) =
             if let Some(url) = parse("PI_CURSOR_AGENT_URL", &options.pi_agent)? {
-                (url, Source::Setting("PI_CURSOR_AGENT_URL"))
+                (url, UrlSource::Setting("PI_CURSOR_AGENT_URL"))
             } else if let Some(url) = parse("CURSOR_AGENT_URL", &options.agent)? {
-                (url, Source::Setting("CURSOR_AGENT_URL"))
+                (url, UrlSource::Setting("CURSOR_AGENT_URL"))
             } else if let Some(url) = options.home.as_deref().and_then(cached_agent_url)
             // A cached URL of the real service must not override a backend the user chose.
             && backend.is_none()
             {
-                (url, Source::CliConfig)
+                (url, UrlSource::CliConfig)
             } else if let Some(url) = &backend {
-                (url.clone(), Source::Setting("CURSOR_BACKEND_URL"))
+                (url.clone(), UrlSource::Setting("CURSOR_BACKEND_URL"))
             } else {
-                (BaseUrl::parse("default", DEFAULT_AGENT)?, Source::Default)
+                (
+                    BaseUrl::parse("default", DEFAULT_AGENT)?,
+                    UrlSource::Default,
+                )
             };
         let or_default = |default| match &backend {
             Some(url) => Ok(url.clone()),
@@ -291,7 +294,7 @@ mod tests {
         ] {
             let home = home_with(config);
             let endpoints = resolve(&[], Some(home.path())).unwrap();
-            assert_eq!(endpoints.agent_source, Source::Default, "{config}");
+            assert_eq!(endpoints.agent_source, UrlSource::Default, "{config}");
         }
     }
 

@@ -72,7 +72,7 @@ pub enum Failure {
     /// The connection stayed open without output.
     #[error("{0}")]
     Idle(String),
-    /// The connection failed for so long that nobody should retry without the user.
+    /// The connection failed for so long that it is not retried without the user.
     #[error("{0}")]
     Persistent(String),
     /// The server cannot use the checkpoint, because a part of it is missing.

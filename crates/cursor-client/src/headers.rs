@@ -25,30 +25,12 @@ pub struct Identity {
     pub client_type: HeaderValue,
     /// `x-cursor-client-version`.
     pub client_version: HeaderValue,
-    /// Whether Cursor may keep what it is sent.
-    pub privacy: Privacy,
-    /// Whether `x-cursor-checksum` is sent.
-    pub checksum: Checksum,
-}
-
-/// `x-ghost-mode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Privacy {
-    /// Nothing may be kept. The official client sends this unless the account allows more.
-    #[default]
-    Ghost,
-    /// The account allows training on its data.
-    Shared,
-}
-
-/// `x-cursor-checksum`, which the official SDK does not send.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Checksum {
-    /// Not sent.
-    #[default]
-    Off,
-    /// Derived from the access token and the current half hour.
-    Token,
+    /// `x-ghost-mode`: whether Cursor must not keep what it is sent. The official client sends
+    /// `true` unless the account allows more.
+    pub is_ghost: bool,
+    /// Whether `x-cursor-checksum` is sent, derived from the access token and the current half
+    /// hour. The official SDK does not send it.
+    pub sends_checksum: bool,
 }
 
 impl Default for Identity {
@@ -56,8 +38,8 @@ impl Default for Identity {
         Self {
             client_type: HeaderValue::from_static(CLIENT_TYPE),
             client_version: HeaderValue::from_static(CLIENT_VERSION),
-            privacy: Privacy::default(),
-            checksum: Checksum::default(),
+            is_ghost: true,
+            sends_checksum: false,
         }
     }
 }
@@ -217,7 +199,7 @@ impl Identity {
     fn identified(&self, token: &SecretString) -> HeaderMap {
         let mut headers = anonymous(token);
         self.name(&mut headers);
-        if self.checksum == Checksum::Token {
+        if self.sends_checksum {
             let now = SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_millis() as u64);
@@ -245,10 +227,7 @@ impl Identity {
             "x-cursor-client-version",
             self.client_version.clone(),
         );
-        let ghost = match self.privacy {
-            Privacy::Ghost => "true",
-            Privacy::Shared => "false",
-        };
+        let ghost = if self.is_ghost { "true" } else { "false" };
         put(headers, "x-ghost-mode", HeaderValue::from_static(ghost));
     }
 }
@@ -347,7 +326,7 @@ mod tests {
             excluded: vec!["task_tool_call".into()],
         };
         let identity = Identity {
-            checksum: Checksum::Token,
+            sends_checksum: true,
             ..Identity::default()
         };
         let headers = identity.run(

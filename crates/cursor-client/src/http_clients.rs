@@ -89,18 +89,18 @@ impl Http {
     }
 
     /// Reserves a stream on a connection to a host.
-    pub(super) fn seat(
+    pub(super) fn permit(
         &self,
         base: &BaseUrl,
         version: HttpVersion,
     ) -> Result<StreamPermit, SetupError> {
         let build = || self.build(Route::to(base), version);
-        self.lanes(base, version).seat(build)
+        self.lanes(base, version).permit(build)
     }
 
-    /// Records that the connection did not accept the stream of this seat.
-    pub(super) fn full(&self, base: &BaseUrl, version: HttpVersion, seat: StreamPermit) {
-        self.lanes(base, version).full(seat);
+    /// Records that the connection did not accept the stream of this permit.
+    pub(super) fn full(&self, base: &BaseUrl, version: HttpVersion, permit: StreamPermit) {
+        self.lanes(base, version).full(permit);
     }
 
     /// Releases the connections to hosts of this kind, so that the next call opens a new one. Open

@@ -1,4 +1,4 @@
-//! The options of this crate. Whoever uses it reads them from its configuration.
+//! The options of this crate. Its user reads them from its configuration.
 
 use std::path::PathBuf;
 

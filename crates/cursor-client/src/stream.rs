@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
-use self::open_stream::{Answer, RunCall};
+use self::open_stream::{OpenedStream, RunCall};
 use super::bidi_append::Appender;
 use super::connect_error::{EndStream, Metadata};
 use super::connection_pool::StreamPermit;
@@ -93,7 +93,7 @@ enum Framing {
 
 /// The receiving half.
 pub struct Incoming {
-    state: State,
+    state: StreamState,
     host: String,
     drift: Arc<Drift>,
     appender: Option<AbortOnDropHandle<Result<(), CallError>>>,
@@ -104,14 +104,14 @@ pub struct Incoming {
     unsent: Option<(WireError, Instant)>,
 }
 
-type Head = Pin<Box<dyn Future<Output = Result<Answer, WireError>> + Send>>;
+type Head = Pin<Box<dyn Future<Output = Result<OpenedStream, WireError>> + Send>>;
 
-enum State {
+enum StreamState {
     Opening(Head),
     Reading {
         response: Box<reqwest::Response>,
         /// Held until the stream ends.
-        _seat: StreamPermit,
+        _permit: StreamPermit,
         decoder: Decoder,
         encoding: Encoding,
     },
@@ -132,7 +132,7 @@ pub enum Received {
 /// The stream is closed for sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the stream accepts no more messages")]
-pub struct Closed;
+pub struct StreamClosed;
 
 impl RunStream {
     /// Opens a stream and queues its first message. Does not wait for the response;
@@ -143,7 +143,7 @@ impl RunStream {
         opening: Opening,
         first: &AgentClientMessage,
     ) -> Result<Self, SetupError> {
-        let seat = http.seat(&opening.base, opening.version)?;
+        let permit = http.permit(&opening.base, opening.version)?;
         let headers = opening.identity.run(
             &opening.token,
             &opening.ids,
@@ -166,7 +166,11 @@ impl RunStream {
             headers,
         };
         let (framing, head, appender): (_, Head, _) = match opening.version {
-            HttpVersion::Http2 => (Framing::Envelope, Box::pin(call.talk(seat, messages)), None),
+            HttpVersion::Http2 => (
+                Framing::Envelope,
+                Box::pin(call.open_duplex(permit, messages)),
+                None,
+            ),
             HttpVersion::Http1 => {
                 let request_id = BidiRequestId {
                     request_id: opening.ids.request.to_string(),
@@ -182,7 +186,11 @@ impl RunStream {
                 };
                 let appending = appender.run(messages).in_current_span();
                 let task = AbortOnDropHandle::new(tokio::spawn(appending));
-                (Framing::Bare, Box::pin(call.listen(seat, body)), Some(task))
+                (
+                    Framing::Bare,
+                    Box::pin(call.listen(permit, body)),
+                    Some(task),
+                )
             }
         };
         let outgoing = Outgoing { queue, framing };
@@ -191,7 +199,7 @@ impl RunStream {
         Ok(Self {
             outgoing,
             incoming: Incoming {
-                state: State::Opening(head),
+                state: StreamState::Opening(head),
                 host,
                 drift: Arc::clone(drift),
                 appender,
@@ -214,7 +222,7 @@ impl RunStream {
                 framing: Framing::Bare,
             },
             incoming: Incoming {
-                state: State::Ended,
+                state: StreamState::Ended,
                 host: String::new(),
                 drift: Arc::default(),
                 appender: None,
@@ -237,8 +245,12 @@ impl Outgoing {
     }
 
     /// Waits until the queue has room for one message and returns a permit to send it.
-    pub async fn ready(&self) -> Result<Permit<'_>, Closed> {
-        self.queue.reserve().await.map(Permit).map_err(|_| Closed)
+    pub async fn ready(&self) -> Result<Permit<'_>, StreamClosed> {
+        self.queue
+            .reserve()
+            .await
+            .map(Permit)
+            .map_err(|_| StreamClosed)
     }
 }
 
@@ -259,7 +271,7 @@ impl Incoming {
         let received = self.advance().await;
         if matches!(received, Err(_) | Ok(Received::End(_))) {
             self.log_end(received.as_ref().err());
-            self.state = State::Ended;
+            self.state = StreamState::Ended;
             self.appender = None;
         }
         received
@@ -281,8 +293,8 @@ impl Incoming {
     async fn advance(&mut self) -> Result<Received, WireError> {
         loop {
             match &mut self.state {
-                State::Opening(head) => {
-                    let Answer { response, seat } = tokio::select! {
+                StreamState::Opening(head) => {
+                    let OpenedStream { response, permit } = tokio::select! {
                         answer = head => answer?,
                         failure = append_failure(&mut self.appender) => return Err(failure),
                     };
@@ -293,15 +305,15 @@ impl Incoming {
                     let announced = announced.and_then(|value| value.to_str().ok());
                     let encoding =
                         Encoding::from_header(announced).map_err(TransportError::from)?;
-                    self.state = State::Reading {
+                    self.state = StreamState::Reading {
                         response: Box::new(response),
-                        _seat: seat,
+                        _permit: permit,
                         decoder: Decoder::default(),
                         encoding,
                     };
                     return Ok(Received::Accepted);
                 }
-                State::Reading {
+                StreamState::Reading {
                     response,
                     decoder,
                     encoding,
@@ -347,7 +359,7 @@ impl Incoming {
                         }
                     }
                 }
-                State::Ended => return Err(TransportError::EndedEarly.into()),
+                StreamState::Ended => return Err(TransportError::EndedEarly.into()),
             }
         }
     }

@@ -114,13 +114,13 @@ impl Http {
         mut call: Call<'_>,
         body: Bytes,
     ) -> Result<(u16, Bytes), CallError> {
-        let seat = self.seat(call.base, call.version)?;
+        let permit = self.permit(call.base, call.version)?;
         let host = call.base.authority();
         call.headers
             .entry(ACCEPT_ENCODING)
             .or_insert(HeaderValue::from_static("identity"));
         let answer = async {
-            let mut response = seat
+            let mut response = permit
                 .client()
                 .request(method, call.base.join(call.path))
                 .headers(call.headers)

@@ -18,7 +18,7 @@ use super::exchange::{
     FullResponse, IncomingRequest, RequestHead, ResponsePart, ResponseSender, read_body,
 };
 use super::models::SimModels;
-use super::recording::{Recording, RequestRecorder};
+use super::recording::{RecordingHandle, RequestRecorder};
 use super::scenario::{CannedAction, ScenarioLibrary, ServerSettings};
 use super::{Http2, rest, run, unary};
 
@@ -69,7 +69,7 @@ pub(super) struct SimBackend {
     models: SimModels,
     appends: AppendStreams,
     conversations: Conversations,
-    recording: Recording,
+    recording: RecordingHandle,
     tasks: Tasks,
     runs: AtomicU64,
     canned_uses: Mutex<HashMap<String, u64>>,
@@ -78,7 +78,7 @@ pub(super) struct SimBackend {
 
 impl SimBackend {
     /// Creates a backend that plays these scenarios.
-    pub(super) fn new(library: ScenarioLibrary, http2: Http2, recording: Recording) -> Self {
+    pub(super) fn new(library: ScenarioLibrary, http2: Http2, recording: RecordingHandle) -> Self {
         let settings = library
             .only()
             .map(|scenario| scenario.server.clone())
@@ -130,7 +130,7 @@ impl SimBackend {
         &self.conversations
     }
 
-    pub(super) fn recording(&self) -> &Recording {
+    pub(super) fn recording(&self) -> &RecordingHandle {
         &self.recording
     }
 

@@ -171,7 +171,7 @@ const MAX_BODY: usize = 64 * 1024 * 1024;
 
 /// Why a body could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BodyError {
+pub(super) enum BodyReadError {
     /// The client disconnected.
     Disconnected,
     /// It exceeds the limit.
@@ -179,16 +179,18 @@ pub(super) enum BodyError {
 }
 
 /// Reads a whole body.
-pub(super) async fn read_body(body: &mut mpsc::Receiver<BodyChunk>) -> Result<Vec<u8>, BodyError> {
+pub(super) async fn read_body(
+    body: &mut mpsc::Receiver<BodyChunk>,
+) -> Result<Vec<u8>, BodyReadError> {
     let mut whole = Vec::new();
     loop {
         match body.recv().await {
             Some(BodyChunk::Data(data)) if whole.len() + data.len() > MAX_BODY => {
-                return Err(BodyError::TooLarge);
+                return Err(BodyReadError::TooLarge);
             }
             Some(BodyChunk::Data(data)) => whole.extend_from_slice(&data),
             Some(BodyChunk::End) => return Ok(whole),
-            Some(BodyChunk::Broken) | None => return Err(BodyError::Disconnected),
+            Some(BodyChunk::Broken) | None => return Err(BodyReadError::Disconnected),
         }
     }
 }

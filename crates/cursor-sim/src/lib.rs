@@ -48,7 +48,7 @@ use tokio_rustls::TlsAcceptor;
 use backend::{SimBackend, Tasks};
 
 pub use cli::Args;
-pub use recording::{FrameEntry, Recording, RequestEntry, RunVerdict, Side, VerdictOutcome};
+pub use recording::{FrameEntry, RecordingHandle, RequestEntry, RunVerdict, Side, VerdictOutcome};
 pub use scenario::{ScenarioError, ScenarioSource};
 
 /// Why the simulator cannot start.
@@ -134,7 +134,7 @@ pub fn names_of(sources: &[ScenarioSource]) -> Result<Vec<String>, ScenarioError
 pub struct Sim {
     address: SocketAddr,
     ca_pem: Option<String>,
-    recording: Recording,
+    recording: RecordingHandle,
     tasks: Tasks,
 }
 
@@ -145,11 +145,12 @@ impl Sim {
             return Err(SimError::NotLoopback(options.listen));
         }
         let library = scenario::ScenarioLibrary::load(&options.scenarios)?;
-        let recording =
-            Recording::start(options.record.as_deref()).map_err(|reason| SimError::Write {
+        let recording = RecordingHandle::start(options.record.as_deref()).map_err(|reason| {
+            SimError::Write {
                 path: options.record.clone().unwrap_or_default(),
                 reason,
-            })?;
+            }
+        })?;
         let (acceptor, ca_pem) = if options.tls {
             let certificate = certificate::generate()?;
             let acceptor = TlsAcceptor::from(certificate.config);
@@ -197,7 +198,7 @@ impl Sim {
     }
 
     /// Returns the recording, which stays usable after the simulator is dropped.
-    pub fn recording(&self) -> Recording {
+    pub fn recording(&self) -> RecordingHandle {
         self.recording.clone()
     }
 

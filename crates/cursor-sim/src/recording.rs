@@ -200,9 +200,9 @@ struct RecordingInner {
 
 /// A handle on the recording; clones share it.
 #[derive(Debug, Clone)]
-pub struct Recording(Arc<RecordingInner>);
+pub struct RecordingHandle(Arc<RecordingInner>);
 
-impl Recording {
+impl RecordingHandle {
     /// Creates an empty recording that also writes to `folder`, if there is one.
     pub(super) fn start(folder: Option<&Path>) -> std::io::Result<Self> {
         let files = match folder {
@@ -380,7 +380,7 @@ impl Recording {
 /// Completes the entry of one request.
 #[derive(Debug)]
 pub(super) struct RequestRecorder {
-    recording: Option<Recording>,
+    recording: Option<RecordingHandle>,
     entry: RequestEntry,
     written: bool,
 }
@@ -480,7 +480,7 @@ mod tests {
     #[test]
     fn a_snapshot_with_a_verdict_has_the_frames_before_it() {
         const RUNS: u64 = 2_000;
-        let recording = Recording::start(None).unwrap();
+        let recording = RecordingHandle::start(None).unwrap();
         let playing = recording.clone();
         let server = std::thread::spawn(move || {
             for run in 1..=RUNS {

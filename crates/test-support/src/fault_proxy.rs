@@ -70,9 +70,10 @@ fn carry(mut client: TcpStream, server: SocketAddr, weather: &impl FaultPlan) {
         let _ = std::io::copy(&mut up, &mut to);
         let _ = to.shutdown(Shutdown::Write);
     });
-    let ended = match &start == b"PRI" {
-        true => frames(&mut server, &mut client, weather),
-        false => answers(&server, &mut client, weather),
+    let ended = if &start == b"PRI" {
+        frames(&mut server, &mut client, weather)
+    } else {
+        answers(&server, &mut client, weather)
     };
     if ended.is_err() {
         reset(&client);
@@ -117,9 +118,10 @@ fn frames(
         if mute.contains(&stream) && kind != HEADERS {
             continue;
         }
-        let strike = match kind == DATA && length > 0 {
-            true => weather.strikes(bytes.len()),
-            false => None,
+        let strike = if kind == DATA && length > 0 {
+            weather.strikes(bytes.len())
+        } else {
+            None
         };
         let Some((whole, how)) = strike else {
             client.write_all(&bytes)?;
@@ -187,16 +189,14 @@ fn answers(
         loop {
             let bytes = chunk(&mut server)?;
             let last = bytes.starts_with(b"0\r\n");
-            let strike = match run && !last {
-                true => weather.strikes(bytes.len()),
-                false => None,
+            let strike = if run && !last {
+                weather.strikes(bytes.len())
+            } else {
+                None
             };
             let Some((whole, how)) = strike else {
                 client.write_all(&bytes)?;
-                match last {
-                    true => break,
-                    false => continue,
-                }
+                if last { break } else { continue }
             };
             client.write_all(&bytes[..whole])?;
             let error = unavailable();

@@ -53,10 +53,10 @@ impl GatewayProcess {
         let token = match ready["tokenFile"].as_str() {
             Some(file) => std::fs::read_to_string(file).unwrap().trim().to_owned(),
             None => {
-                let said = env
+                let variable = env
                     .iter()
                     .find(|(name, _)| *name == "CURSOR_SIDECAR_GATEWAY_TOKEN");
-                said.unwrap().1.to_owned()
+                variable.unwrap().1.to_owned()
             }
         };
         assert!(!line.contains(&token), "the token is not shown");
@@ -204,15 +204,15 @@ impl ChatClient {
     /// Runs a turn and adds the answer to the history.
     pub async fn turn(&mut self) -> ChatResponse {
         let answer = self.send(&self.body()).await;
-        let told = ChatResponse::read(answer).await;
-        if told.error.is_null() {
-            let mut message = json!({"role": "assistant", "content": told.text});
-            if !told.calls.is_empty() {
-                message["tool_calls"] = told.calls.clone().into();
+        let response = ChatResponse::read(answer).await;
+        if response.error.is_null() {
+            let mut message = json!({"role": "assistant", "content": response.text});
+            if !response.calls.is_empty() {
+                message["tool_calls"] = response.calls.clone().into();
             }
             self.messages.push(message);
         }
-        told
+        response
     }
 
     pub async fn prompt(&mut self, text: &str) -> ChatResponse {
@@ -223,7 +223,7 @@ impl ChatClient {
 
 impl ChatResponse {
     pub async fn read(answer: reqwest::Response) -> Self {
-        let mut told = Self {
+        let mut response = Self {
             status: answer.status().as_u16(),
             ..Self::default()
         };
@@ -233,12 +233,12 @@ impl ChatResponse {
             .to_owned();
         let text = answer.text().await.unwrap();
         if kind.starts_with("application/json") {
-            told.whole(&serde_json::from_str(&text).unwrap());
+            response.whole(&serde_json::from_str(&text).unwrap());
         } else {
             assert_eq!(kind, "text/event-stream; charset=utf-8");
-            told.stream(&text);
+            response.stream(&text);
         }
-        told
+        response
     }
 
     fn whole(&mut self, body: &Json) {

@@ -11,12 +11,12 @@ use agent_tools::bridge::{HostCall, HostResult};
 use agent_tools::policy::HostPolicy;
 use agent_tools::shell::reaper::ChildReaper;
 use cursor_sidecar::rpc::host_messages::transcript;
-use cursor_sim::{Http2, Options, Recording, ScenarioSource, Side, Sim};
+use cursor_sim::{Http2, Options, RecordingHandle, ScenarioSource, Side, Sim};
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::rpc_session::ToolCall;
+use crate::rpc_session::OfferedCall;
 use crate::run_client::client_options;
 use crate::scenario::inline;
 
@@ -75,7 +75,7 @@ pub enum ToolExecution {
 #[derive(Debug)]
 pub struct InProcessTurn {
     pub text: String,
-    pub calls: Vec<ToolCall>,
+    pub calls: Vec<OfferedCall>,
     pub notices: Vec<String>,
     pub stop: Stop,
     /// The injected message, if the turn accepted it.
@@ -119,7 +119,7 @@ impl InProcessSession {
         }
     }
 
-    pub fn result(&mut self, call: &ToolCall, text: &str) {
+    pub fn result(&mut self, call: &OfferedCall, text: &str) {
         let content = json!([{"type": "text", "text": text}]);
         self.push(
             json!({"role": "toolResult", "toolCallId": call.id, "toolName": call.name,
@@ -145,7 +145,7 @@ impl InProcessSession {
             ToolExecution::Inline => HostToolMode::Inline(calls),
         };
         let mut interjection = self.interjection.take();
-        let (events, mut told) = turn::turn_events();
+        let (events, mut received) = turn::turn_events();
         let request = TurnRequest {
             backend: self.backend.clone(),
             account: "a".into(),
@@ -180,12 +180,12 @@ impl InProcessSession {
                 cancel.cancel();
             }
             // Ends when the turn drops the sender.
-            while let Some(event) = told.recv().await {
+            while let Some(event) = received.recv().await {
                 all.push(event);
                 if let Some(words) = interjection.take() {
                     // A turn that has ended accepts no message.
-                    let said = say.try_send(turn::words(words.clone(), Vec::new()));
-                    interjected = said.ok().map(|()| words);
+                    let user_text = say.try_send(turn::words(words.clone(), Vec::new()));
+                    interjected = user_text.ok().map(|()| words);
                 }
                 if patience == CancelAfter::Events(all.len()) {
                     cancel.cancel();
@@ -200,7 +200,7 @@ impl InProcessSession {
             }
         };
         let (result, events, ()) = tokio::join!(self.session.turn(request), listening, working);
-        let mut taken = InProcessTurn {
+        let mut outcome = InProcessTurn {
             text: String::new(),
             calls: Vec::new(),
             notices: Vec::new(),
@@ -210,7 +210,7 @@ impl InProcessSession {
         let mut content = Vec::new();
         for event in events {
             match event {
-                TurnEvent::Text(text) => taken.text.push_str(&text),
+                TurnEvent::Text(text) => outcome.text.push_str(&text),
                 TurnEvent::ToolCall {
                     id,
                     name,
@@ -219,19 +219,21 @@ impl InProcessSession {
                     content.push(
                         json!({"type": "toolCall", "id": id, "name": name, "arguments": arguments}),
                     );
-                    taken.calls.push(ToolCall {
+                    outcome.calls.push(OfferedCall {
                         id,
                         name,
                         arguments,
                     });
                 }
-                TurnEvent::Remark(notice) | TurnEvent::Notice(notice) => taken.notices.push(notice),
+                TurnEvent::Remark(notice) | TurnEvent::Notice(notice) => {
+                    outcome.notices.push(notice)
+                }
                 _ => {}
             }
         }
-        content.insert(0, json!({"type": "text", "text": taken.text}));
+        content.insert(0, json!({"type": "text", "text": outcome.text}));
         self.push(json!({"role": "assistant", "content": content, "stopReason": "stop"}));
-        taken
+        outcome
     }
 
     pub async fn prompt(&mut self, text: &str) -> InProcessTurn {
@@ -260,7 +262,7 @@ pub fn requests(sim: &Sim) -> Vec<Json> {
 }
 
 /// The user text of a run request.
-pub fn said(request: &Json) -> String {
+pub fn user_text(request: &Json) -> String {
     let text = &request["action"]["userMessageAction"]["userMessage"]["text"];
     text.as_str().unwrap_or_default().to_owned()
 }
@@ -268,7 +270,7 @@ pub fn said(request: &Json) -> String {
 pub const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
 
 /// Counts the client frames of a kind.
-pub fn sent(recording: &Recording, kind: &str) -> usize {
+pub fn sent(recording: &RecordingHandle, kind: &str) -> usize {
     let frames = recording.frames();
     frames
         .iter()
@@ -277,7 +279,7 @@ pub fn sent(recording: &Recording, kind: &str) -> usize {
 }
 
 /// Waits until every run has a verdict and asserts that each matched its script.
-pub async fn played(recording: &Recording) {
+pub async fn played(recording: &RecordingHandle) {
     let judged = recording.wait_for(|recording| {
         let verdicts = recording.verdicts();
         (verdicts.len() >= sent(recording, "runRequest")).then_some(verdicts)

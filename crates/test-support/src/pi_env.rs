@@ -277,18 +277,21 @@ pub fn rules(recording: &Recording) -> Vec<String> {
 }
 
 /// Returns every entry of all of pi's session files.
-pub fn written(desk: &PiEnv) -> Vec<Json> {
+pub fn written(pi_env: &PiEnv) -> Vec<Json> {
     fn files(folder: &Path) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(folder).into_iter().flatten();
         let paths = entries.map(|entry| entry.unwrap().path());
         paths
-            .flat_map(|path| match path.is_dir() {
-                true => files(&path),
-                false => vec![path],
+            .flat_map(|path| {
+                if path.is_dir() {
+                    files(&path)
+                } else {
+                    vec![path]
+                }
             })
             .collect()
     }
-    let sessions = files(&desk.home.path().join("agent/sessions"));
+    let sessions = files(&pi_env.home.path().join("agent/sessions"));
     let texts = sessions
         .iter()
         .map(|file| std::fs::read_to_string(file).unwrap());

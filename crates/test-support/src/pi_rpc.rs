@@ -17,13 +17,13 @@ pub struct PiRpc {
 }
 
 impl PiRpc {
-    pub fn start(desk: &PiEnv) -> Self {
-        Self::with(desk, &["--model", "cursor/composer-2"])
+    pub fn start(pi_env: &PiEnv) -> Self {
+        Self::with(pi_env, &["--model", "cursor/composer-2"])
     }
 
-    pub fn with(desk: &PiEnv, more: &[&str]) -> Self {
+    pub fn with(pi_env: &PiEnv, more: &[&str]) -> Self {
         let arguments = [&["--mode", "rpc"], more].concat();
-        let mut child = desk
+        let mut child = pi_env
             .command(&arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -53,7 +53,7 @@ impl PiRpc {
     fn next(&mut self, waiting_for: &str) -> Json {
         self.lines
             .recv_timeout(TIMEOUT)
-            .unwrap_or_else(|_| panic!("pi said nothing more; waited for {waiting_for}"))
+            .unwrap_or_else(|_| panic!("pi printed nothing more; waited for {waiting_for}"))
     }
 
     /// Returns the next event that matches; ignores others.

@@ -6,32 +6,32 @@ use crate::pi_env::PiEnv;
 use crate::wait::until_named;
 
 pub struct PiScreen<'a> {
-    desk: &'a PiEnv,
+    pi_env: &'a PiEnv,
 }
 
 impl<'a> PiScreen<'a> {
     /// Starts pi with a first message and waits for the answer, because input that is typed while
     /// pi starts up is rejected.
-    pub fn start(desk: &'a PiEnv, prompt: &str, answer: &str) -> Self {
-        let screen = Self::with(desk, &["--model", "cursor/composer-2", prompt]);
+    pub fn start(pi_env: &'a PiEnv, prompt: &str, answer: &str) -> Self {
+        let screen = Self::with(pi_env, &["--model", "cursor/composer-2", prompt]);
         screen.shows(answer);
         screen
     }
 
     /// Starts pi with these arguments.
-    pub fn with(desk: &'a PiEnv, more: &[&str]) -> Self {
-        Self::run(desk, desk.arguments(more), "45")
+    pub fn with(pi_env: &'a PiEnv, more: &[&str]) -> Self {
+        Self::run(pi_env, pi_env.arguments(more), "45")
     }
 
     /// Runs pi on a screen with this many rows.
-    pub fn run(desk: &'a PiEnv, pi: Vec<String>, rows: &str) -> Self {
-        let screen = Self { desk };
-        let workspace = desk.workspace.to_str().unwrap().to_owned();
+    pub fn run(pi_env: &'a PiEnv, pi: Vec<String>, rows: &str) -> Self {
+        let screen = Self { pi_env };
+        let workspace = pi_env.workspace.to_str().unwrap().to_owned();
         let mut arguments: Vec<String> = ["-f", "/dev/null", "new-session", "-d"]
             .map(Into::into)
             .into();
         arguments.extend(["-x", "110", "-y", rows, "-c", &workspace, "env", "-i"].map(Into::into));
-        let environment = desk.environment();
+        let environment = pi_env.environment();
         arguments.extend(
             environment
                 .iter()
@@ -49,7 +49,7 @@ impl<'a> PiScreen<'a> {
     fn tmux(&self, arguments: &[&str]) -> String {
         let output = Command::new("tmux")
             .arg("-S")
-            .arg(self.desk.home.path().join("tmux"))
+            .arg(self.pi_env.home.path().join("tmux"))
             .args(arguments)
             .output()
             .expect("tmux is needed to look at pi's screen; install it");
@@ -57,7 +57,7 @@ impl<'a> PiScreen<'a> {
     }
 
     fn raw_file(&self) -> std::path::PathBuf {
-        self.desk.home.path().join("printed")
+        self.pi_env.home.path().join("printed")
     }
 
     /// Returns all bytes that were sent to the terminal.

@@ -38,18 +38,18 @@ export default (pi) => {
 
 pub const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
 
-pub fn desk(version: PiVersion, runs: &[String]) -> (PiEnv, PathBuf) {
+pub fn pi_env(version: PiVersion, runs: &[String]) -> (PiEnv, PathBuf) {
     let runs: Vec<String> = runs
         .iter()
         .map(|steps| format!("{CONTEXT}, {steps}"))
         .collect();
-    let desk = PiEnv::playing(version, &document("tools", &runs));
-    let tools = desk.home.path().join("tools.ts");
+    let pi_env = PiEnv::playing(version, &document("tools", &runs));
+    let tools = pi_env.home.path().join("tools.ts");
     std::fs::write(&tools, TOOLS).unwrap();
-    (desk, tools)
+    (pi_env, tools)
 }
 
-pub fn pi(desk: &PiEnv, tools: &Path, more: &[&str]) -> PiRpc {
+pub fn pi(pi_env: &PiEnv, tools: &Path, more: &[&str]) -> PiRpc {
     let arguments = [
         &[
             "--model",
@@ -60,7 +60,7 @@ pub fn pi(desk: &PiEnv, tools: &Path, more: &[&str]) -> PiRpc {
         more,
     ]
     .concat();
-    PiRpc::with(desk, &arguments)
+    PiRpc::with(pi_env, &arguments)
 }
 
 /// Returns a call of a tool, with options of the step.
@@ -77,8 +77,9 @@ pub fn says(text: &str) -> String {
 }
 
 pub fn text_of(event: &Json) -> &str {
-    match event["message"]["role"] == "assistant" {
-        true => text(&event["message"]),
-        false => "",
+    if event["message"]["role"] == "assistant" {
+        text(&event["message"])
+    } else {
+        ""
     }
 }

@@ -8,7 +8,7 @@ use crate::simulator::Simulator;
 /// A host with one session.
 pub struct RpcSession {
     pub host: SidecarProcess,
-    pub session: String,
+    pub id: String,
     pub workspace: String,
     pub system: String,
     pub tools: Vec<Json>,
@@ -23,7 +23,7 @@ pub struct RpcSession {
 pub struct TurnOutcome {
     pub text: String,
     pub thinking: String,
-    pub calls: Vec<ToolCall>,
+    pub calls: Vec<OfferedCall>,
     pub notices: Vec<String>,
     pub stop: String,
     pub error: String,
@@ -32,7 +32,7 @@ pub struct TurnOutcome {
 
 /// A call of a host tool.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ToolCall {
+pub struct OfferedCall {
     pub id: String,
     pub name: String,
     pub arguments: Json,
@@ -71,7 +71,7 @@ impl RpcSession {
         );
         Self {
             host,
-            session: session.into(),
+            id: session.into(),
             workspace: "/workspace".into(),
             system: "Be brief.".into(),
             tools: Vec::new(),
@@ -89,7 +89,7 @@ impl RpcSession {
             tools: self.tools.clone(),
             messages: self.messages.clone(),
             turns: self.turns + 100,
-            ..Self::new(simulator, &self.session, env)
+            ..Self::new(simulator, &self.id, env)
         }
     }
 
@@ -103,7 +103,7 @@ impl RpcSession {
             .push(json!({"role": "user", "content": text, "timestamp": at}));
     }
 
-    pub fn result(&mut self, call: &ToolCall, content: Json) {
+    pub fn result(&mut self, call: &OfferedCall, content: Json) {
         let at = self.stamp();
         self.messages
             .push(json!({"role": "toolResult", "toolCallId": call.id,
@@ -118,7 +118,7 @@ impl RpcSession {
         } else {
             "cards"
         };
-        json!({"turnId": format!("turn-{}", self.turns), "sessionId": self.session,
+        json!({"turnId": format!("turn-{}", self.turns), "sessionId": self.id,
                "workspace": self.workspace, "systemPrompt": self.system, "messages": self.messages,
                "tools": self.tools, "surface": surface, "cardTools": self.cards,
                "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}})
@@ -139,28 +139,28 @@ impl RpcSession {
 
     /// Reads until the turn is answered; ignores responses to other requests.
     pub fn finish(&mut self, id: &str) -> TurnOutcome {
-        let mut taken = TurnOutcome::default();
+        let mut outcome = TurnOutcome::default();
         loop {
             let message = self.host.receive();
             if message["id"] == id {
                 assert!(message.get("error").is_none(), "{message}");
                 let result = &message["result"];
-                taken.stop = result["stopReason"].as_str().unwrap().into();
-                taken.error = result["errorMessage"].as_str().unwrap_or_default().into();
-                taken.usage = result["usage"].clone();
+                outcome.stop = result["stopReason"].as_str().unwrap().into();
+                outcome.error = result["errorMessage"].as_str().unwrap_or_default().into();
+                outcome.usage = result["usage"].clone();
                 break;
             }
-            taken.receive(&message);
+            outcome.receive(&message);
         }
-        let mut content = vec![json!({"type": "text", "text": taken.text})];
-        content.extend(taken.calls.iter().map(|call| {
+        let mut content = vec![json!({"type": "text", "text": outcome.text})];
+        content.extend(outcome.calls.iter().map(|call| {
             json!({"type": "toolCall", "id": call.id, "name": call.name, "arguments": call.arguments})
         }));
         let at = self.stamp();
         self.messages
             .push(json!({"role": "assistant", "content": content,
-            "stopReason": taken.stop, "timestamp": at}));
-        taken
+            "stopReason": outcome.stop, "timestamp": at}));
+        outcome
     }
 
     pub fn turn(&mut self) -> TurnOutcome {
@@ -192,7 +192,7 @@ impl TurnOutcome {
             match event["type"].as_str().unwrap() {
                 "text" => self.text.push_str(text()),
                 "thinking" => self.thinking.push_str(text()),
-                "toolCall" => self.calls.push(ToolCall {
+                "toolCall" => self.calls.push(OfferedCall {
                     id: event["id"].as_str().unwrap().into(),
                     name: event["name"].as_str().unwrap().into(),
                     arguments: event["arguments"].clone(),

@@ -150,7 +150,7 @@ impl RunClient {
     pub async fn prompt_and(&mut self, text: &str, when: OnText) -> RunOutcome {
         let mut handle = self.begin(text);
         let mut when = Some(when);
-        let mut told = RunOutcome {
+        let mut outcome = RunOutcome {
             text: String::new(),
             thinking: String::new(),
             events: Vec::new(),
@@ -170,22 +170,24 @@ impl RunClient {
                 .expect("the run goes on without end")
                 .expect("the last event is Ended");
             match &event {
-                RunEvent::Text(text) => told.text.push_str(text),
-                RunEvent::Thinking(text) => told.thinking.push_str(text),
+                RunEvent::Text(text) => outcome.text.push_str(text),
+                RunEvent::Thinking(text) => outcome.thinking.push_str(text),
                 RunEvent::Checkpoint(saved) => self.spec.state = Some(saved.state.clone()),
                 RunEvent::Ended(ended) => {
-                    told.ended = ended.clone();
+                    outcome.ended = ended.clone();
                     assert!(
                         handle.events.recv().await.is_none(),
                         "nothing after the end"
                     );
-                    return told;
+                    return outcome;
                 }
                 _ => {}
             }
             let command = match &when {
-                Some(OnText::Cancel(needle)) if told.text.contains(needle) => Some(Command::Cancel),
-                Some(OnText::Steer(needle, message)) if told.text.contains(needle) => {
+                Some(OnText::Cancel(needle)) if outcome.text.contains(needle) => {
+                    Some(Command::Cancel)
+                }
+                Some(OnText::Steer(needle, message)) if outcome.text.contains(needle) => {
                     Some(Command::Inject(Injection {
                         id: Uuid::new_v4(),
                         message: agent::run::UserMessage {
@@ -200,7 +202,7 @@ impl RunClient {
                 when = None;
                 handle.commands.send(command).await.unwrap();
             }
-            told.events.push(event);
+            outcome.events.push(event);
         }
     }
 }

@@ -14,13 +14,13 @@ pub fn write(root: &Path, path: &str, text: &str) {
 }
 
 /// A host in the client's workspace, with the client's home.
-pub fn talk(simulator: &Simulator, sdk: &OfficialClient, env: &[(&str, &str)]) -> RpcSession {
+pub fn session(simulator: &Simulator, sdk: &OfficialClient, env: &[(&str, &str)]) -> RpcSession {
     let mut all = vec![
         ("HOME", sdk.home.path().to_str().unwrap()),
         ("PATH", env!("PATH")),
     ];
     all.extend_from_slice(env);
-    let mut talk = RpcSession::new(simulator, "s", &all);
-    talk.workspace = sdk.workspace.to_str().unwrap().into();
-    talk
+    let mut session = RpcSession::new(simulator, "s", &all);
+    session.workspace = sdk.workspace.to_str().unwrap().into();
+    session
 }

@@ -7,50 +7,52 @@ use serde_json::Value as Json;
 use super::MessageError;
 
 /// A value within `messages`.
-pub(super) struct Node<'a> {
+pub(super) struct MessageNode<'a> {
     pub(super) value: &'a Json,
-    parent: Option<&'a Node<'a>>,
-    step: Step<'a>,
+    parent: Option<&'a MessageNode<'a>>,
+    step: PathSegment<'a>,
 }
 
-enum Step<'a> {
+enum PathSegment<'a> {
     Message(usize),
     Item(usize),
     Field(&'a str),
 }
 
-impl<'a> Node<'a> {
+impl<'a> MessageNode<'a> {
     /// Returns the message at an index.
     pub(super) fn message(index: usize, value: &'a Json) -> Self {
         Self {
             value,
             parent: None,
-            step: Step::Message(index),
+            step: PathSegment::Message(index),
         }
     }
 
     /// Returns a field; `Null` if it is absent or this is not an object.
-    pub(super) fn get<'b>(&'b self, name: &'b str) -> Node<'b> {
-        Node {
+    pub(super) fn get<'b>(&'b self, name: &'b str) -> MessageNode<'b> {
+        MessageNode {
             value: &self.value[name],
             parent: Some(self),
-            step: Step::Field(name),
+            step: PathSegment::Field(name),
         }
     }
 
     /// Returns the items of a list.
-    pub(super) fn items(&self) -> Result<impl Iterator<Item = Node<'_>>, MessageError> {
+    pub(super) fn items(&self) -> Result<impl Iterator<Item = MessageNode<'_>>, MessageError> {
         let items = self.value.as_array();
         let items = items.ok_or_else(|| self.wrong("expected a list"))?;
-        Ok(items.iter().enumerate().map(|(index, value)| Node {
+        Ok(items.iter().enumerate().map(|(index, value)| MessageNode {
             value,
             parent: Some(self),
-            step: Step::Item(index),
+            step: PathSegment::Item(index),
         }))
     }
 
     /// Returns the items of a list that may be absent.
-    pub(super) fn items_or_none(&self) -> Result<impl Iterator<Item = Node<'_>>, MessageError> {
+    pub(super) fn items_or_none(
+        &self,
+    ) -> Result<impl Iterator<Item = MessageNode<'_>>, MessageError> {
         let items = if self.value.is_null() {
             None
         } else {
@@ -86,7 +88,7 @@ impl<'a> Node<'a> {
 
     /// Returns an error at this place. If the parent is not an object, the error is the parent's.
     pub(super) fn wrong(&self, problem: impl Into<String>) -> MessageError {
-        if let (Step::Field(_), Some(parent)) = (&self.step, self.parent)
+        if let (PathSegment::Field(_), Some(parent)) = (&self.step, self.parent)
             && !parent.value.is_object()
         {
             return parent.wrong("expected an object");
@@ -98,15 +100,15 @@ impl<'a> Node<'a> {
     }
 }
 
-impl fmt::Display for Node<'_> {
+impl fmt::Display for MessageNode<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(parent) = self.parent {
             parent.fmt(f)?;
         }
         match self.step {
-            Step::Message(index) => write!(f, "messages[{index}]"),
-            Step::Item(index) => write!(f, "[{index}]"),
-            Step::Field(name) => write!(f, ".{name}"),
+            PathSegment::Message(index) => write!(f, "messages[{index}]"),
+            PathSegment::Item(index) => write!(f, "[{index}]"),
+            PathSegment::Field(name) => write!(f, ".{name}"),
         }
     }
 }

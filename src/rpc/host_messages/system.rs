@@ -6,7 +6,7 @@
 
 use serde_json::Value as Json;
 
-use super::{MessageError, Node};
+use super::{MessageError, MessageNode};
 use agent::conversation::transcript::Tool;
 
 /// A prompt and tools, to which system messages are applied in order.
@@ -26,7 +26,7 @@ impl SystemPrompt {
     }
 
     /// Applies a system message.
-    pub(super) fn apply(&mut self, message: &Node<'_>) -> Result<(), MessageError> {
+    pub(super) fn apply(&mut self, message: &MessageNode<'_>) -> Result<(), MessageError> {
         let content = message.get("content");
         match content.value {
             Json::Null => {}
@@ -62,7 +62,7 @@ impl SystemPrompt {
     }
 
     /// Changes sections. A section keeps its position when its text changes; `null` removes it.
-    fn change_sections(&mut self, changes: &Node<'_>) -> Result<(), MessageError> {
+    fn change_sections(&mut self, changes: &MessageNode<'_>) -> Result<(), MessageError> {
         let changed = match changes.value {
             Json::Null => return Ok(()),
             Json::Object(changed) => changed,

@@ -306,7 +306,7 @@ fn absent_flags_equal_false_and_other_fields_are_ignored() {
 }
 
 /// Computed by the version that hashed pi's JSON in the engine. A different hash would make every
-/// stored conversation start anew.
+/// stored conversation start over.
 #[test]
 fn fingerprints_of_existing_journals_still_match() {
     let messages = messages(json!([

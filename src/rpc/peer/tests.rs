@@ -155,7 +155,7 @@ async fn an_invalid_message_is_refused_and_the_connection_stays_open() {
         host.send(json!({"id": id, "method": "forever"})).await;
         let (answered, code) = host.code().await;
         assert_eq!(code, -32600);
-        assert_eq!(answered, id, "told by the id it came with");
+        assert_eq!(answered, id, "answered with its id");
     }
     host.call(1, "nothing").await;
     assert_eq!(host.code().await, (json!(1), -32601));
@@ -296,7 +296,7 @@ async fn unread_responses_count_as_active() {
         let answer = host.receive().await;
         refused += u32::from(answer["error"]["code"] == -32001);
     }
-    assert!((90..=100).contains(&refused), "{refused} told to come back");
+    assert!((90..=100).contains(&refused), "{refused} refused");
     host.call(1, "quick").await;
     assert!(host.receive().await["result"].is_string(), "room again");
 }

@@ -9,9 +9,9 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// A target whose lines the test can read.
 #[derive(Clone, Default)]
-struct Shown(Arc<Mutex<Vec<u8>>>);
+struct SharedOutput(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Shown {
+impl Write for SharedOutput {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -22,7 +22,7 @@ impl Write for Shown {
     }
 }
 
-impl Shown {
+impl SharedOutput {
     fn lines(&self) -> Vec<Json> {
         let bytes = self.0.lock().unwrap().clone();
         let text = String::from_utf8(bytes).unwrap();
@@ -47,7 +47,7 @@ fn recorded(target: impl LineSink, log: impl FnOnce()) {
 
 #[test]
 fn a_record_holds_the_event_and_its_spans() {
-    let shown = Shown::default();
+    let shown = SharedOutput::default();
     recorded(shown.clone(), || {
         let turn = tracing::debug_span!("turn", turn = "t1", model = tracing::field::Empty);
         turn.record("model", "gpt");
@@ -72,7 +72,7 @@ fn a_record_holds_the_event_and_its_spans() {
 
 #[test]
 fn long_texts_are_cut_after_redaction() {
-    let shown = Shown::default();
+    let shown = SharedOutput::default();
     recorded(shown.clone(), || {
         let text = format!("{}known-secret", "ä".repeat(MAX_TEXT / 2 - 3));
         tracing::debug!(text, "x");
@@ -85,7 +85,7 @@ fn long_texts_are_cut_after_redaction() {
 }
 
 /// A disk that blocks until the sender is dropped.
-struct Stuck(Receiver<()>, Shown);
+struct Stuck(Receiver<()>, SharedOutput);
 
 impl Write for Stuck {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -102,7 +102,7 @@ impl Write for Stuck {
 #[test]
 fn a_blocked_disk_does_not_block_logging_and_the_loss_is_reported() {
     const MORE: usize = 100;
-    let shown = Shown::default();
+    let shown = SharedOutput::default();
     let (hold, held) = sync_channel(0);
     let (recorder, mut guard) = start(Stuck(held, shown.clone()), scrubber()).unwrap();
     guard.flush_timeout = FLUSH_TIMEOUT;
@@ -127,7 +127,7 @@ fn a_blocked_disk_does_not_block_logging_and_the_loss_is_reported() {
 }
 
 /// A disk that is full for a while.
-struct Full(u32, Shown);
+struct Full(u32, SharedOutput);
 
 impl LineSink for Full {
     fn write_line(&mut self, line: &[u8]) -> std::io::Result<()> {
@@ -148,7 +148,7 @@ impl LineSink for Full {
 
 #[test]
 fn a_full_disk_loses_only_the_lines_written_meanwhile() {
-    let shown = Shown::default();
+    let shown = SharedOutput::default();
     recorded(Full(1, shown.clone()), || {
         tracing::debug!("lost");
         tracing::debug!("kept");

@@ -342,7 +342,7 @@ async fn appended_messages_are_ordered_by_sequence_number() {
     let appends = async {
         let recording = sim.recording();
         let requested = |expected: usize| {
-            move |recording: &cursor_sim::Recording| {
+            move |recording: &cursor_sim::RecordingHandle| {
                 let frames = recording.frames();
                 let kv = frames
                     .iter()

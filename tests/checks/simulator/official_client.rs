@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
-use cursor_sim::{Http2, Options, Recording, ScenarioSource, Sim, VerdictOutcome};
+use cursor_sim::{Http2, Options, RecordingHandle, ScenarioSource, Sim, VerdictOutcome};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::Semaphore;
@@ -211,7 +211,7 @@ async fn check_results(
     case: &ClientCase,
     transport: ClientTransport,
     report: &Value,
-    recording: &Recording,
+    recording: &RecordingHandle,
 ) -> Result<(), String> {
     let got: Vec<(&str, &str)> = report["sends"]
         .as_array()

@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use super::place::Once;
-use super::sidecar::{Http, Seat, Sidecar};
+use super::sidecar::{Sidecar, SidecarControl, SidecarHttp};
 
 use test_support::pi_retry_rules::{MOST_RETRIES, is_retryable};
 
@@ -36,7 +36,7 @@ const LOST: &str = "connection lost: cursor-sidecar ended with SIGKILL";
 const MOST_WORDS: usize = 4;
 
 /// The result of a turn.
-struct Taken {
+struct HostTurn {
     text: String,
     calls: Vec<(String, String)>,
     end: End,
@@ -54,22 +54,22 @@ enum End {
 #[derive(Debug, Clone, Copy)]
 pub struct Reach {
     pub port: u16,
-    pub http: Http,
+    pub http: SidecarHttp,
 }
 
 /// A host with one session.
-pub struct Host {
+pub struct TrialHost {
     sidecar: Sidecar,
     reach: Reach,
     state: PathBuf,
-    seat: Arc<Seat>,
+    control: Arc<SidecarControl>,
     weather: Arc<Once>,
     /// The names of the tools it offers.
     tools: &'static [&'static str],
     pub messages: Vec<Json>,
     pub executed: BTreeMap<String, usize>,
     /// The messages the user has sent.
-    pub said: Vec<String>,
+    pub sent_texts: Vec<String>,
     turns: usize,
     /// All errors it received.
     pub errors: Vec<String>,
@@ -82,24 +82,24 @@ pub struct Host {
     pub orphaned: Option<Result<Duration, ()>>,
 }
 
-impl Host {
+impl TrialHost {
     pub fn new(
         reach: Reach,
         state: PathBuf,
-        seat: Arc<Seat>,
+        control: Arc<SidecarControl>,
         weather: Arc<Once>,
         tools: &'static [&'static str],
     ) -> Self {
         Self {
-            sidecar: Sidecar::start(reach.port, reach.http, &state, &seat),
+            sidecar: Sidecar::start(reach.port, reach.http, &state, &control),
             reach,
             state,
-            seat,
+            control,
             weather,
             tools,
             messages: Vec::new(),
             executed: BTreeMap::new(),
-            said: Vec::new(),
+            sent_texts: Vec::new(),
             turns: 0,
             errors: Vec::new(),
             retries: 0,
@@ -114,25 +114,25 @@ impl Host {
         self.push_words(words);
         let (mut retries, mut spoken) = (0, 0);
         loop {
-            let taken = self.turn();
-            if self.seat.host_died() {
-                let whole = matches!(taken.end, End::Stop | End::ToolUse);
+            let turn_result = self.turn();
+            if self.control.host_died() {
+                let whole = matches!(turn_result.end, End::Stop | End::ToolUse);
                 if whole {
-                    self.keep(&taken);
+                    self.keep(&turn_result);
                 }
                 self.come_back();
-                if matches!(taken.end, End::Stop) {
+                if matches!(turn_result.end, End::Stop) {
                     return true;
                 }
             } else {
-                match &taken.end {
+                match &turn_result.end {
                     End::Stop => {
-                        self.keep(&taken);
+                        self.keep(&turn_result);
                         return true;
                     }
                     End::ToolUse => {
-                        self.keep(&taken);
-                        self.execute(&taken.calls);
+                        self.keep(&turn_result);
+                        self.execute(&turn_result.calls);
                         retries = 0;
                         continue;
                     }
@@ -145,7 +145,7 @@ impl Host {
                     End::Error(text) => {
                         self.errors.push(text.clone());
                         self.final_errors.push(text.clone());
-                        self.keep(&taken);
+                        self.keep(&turn_result);
                     }
                     // pi retries this error because of the text that the extension reports.
                     End::Gone if retries < MOST_RETRIES => {
@@ -158,7 +158,7 @@ impl Host {
                     End::Gone => {
                         self.errors.push(LOST.into());
                         self.final_errors.push(LOST.into());
-                        self.keep(&taken);
+                        self.keep(&turn_result);
                         self.restart();
                     }
                 }
@@ -168,11 +168,11 @@ impl Host {
                 return false;
             }
             retries = 0;
-            self.push_words(&format!("go-on-{}", self.said.len()));
+            self.push_words(&format!("go-on-{}", self.sent_texts.len()));
         }
     }
 
-    fn turn(&mut self) -> Taken {
+    fn turn(&mut self) -> HostTurn {
         if self.sidecar.has_died() {
             self.restart();
         }
@@ -187,16 +187,16 @@ impl Host {
             "tools": self.tools.iter().map(|name| tool(name)).collect::<Vec<_>>(),
             "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}});
         self.sidecar.say(&id, "turn/start", &params);
-        let mut taken = Taken {
+        let mut turn_result = HostTurn {
             text: String::new(),
             calls: Vec::new(),
             end: End::Gone,
         };
-        while let Some(message) = self.sidecar.hear() {
+        while let Some(message) = self.sidecar.receive() {
             for event in message["params"]["events"].as_array().into_iter().flatten() {
                 match event["type"].as_str().unwrap() {
-                    "text" => taken.text.push_str(event["text"].as_str().unwrap()),
-                    "toolCall" => taken.calls.push((
+                    "text" => turn_result.text.push_str(event["text"].as_str().unwrap()),
+                    "toolCall" => turn_result.calls.push((
                         event["id"].as_str().unwrap().into(),
                         event["name"].as_str().unwrap().into(),
                     )),
@@ -205,7 +205,7 @@ impl Host {
             }
             if message["id"] == id.as_str() {
                 let result = &message["result"];
-                taken.end = match result["stopReason"].as_str() {
+                turn_result.end = match result["stopReason"].as_str() {
                     Some("stop") => End::Stop,
                     Some("toolUse") => End::ToolUse,
                     _ => End::Error(format!("{}{}", result["errorMessage"], message["error"])),
@@ -213,13 +213,13 @@ impl Host {
                 break;
             }
         }
-        taken
+        turn_result
     }
 
     fn restart(&mut self) {
         self.deaths += 1;
         let Reach { port, http } = self.reach;
-        self.sidecar = Sidecar::start(port, http, &self.state, &self.seat);
+        self.sidecar = Sidecar::start(port, http, &self.state, &self.control);
     }
 
     /// Starts another host process after the sidecar of the killed one has exited.
@@ -243,19 +243,19 @@ impl Host {
     }
 
     fn push_words(&mut self, words: &str) {
-        self.said.push(words.into());
+        self.sent_texts.push(words.into());
         self.push(json!({"role": "user", "content": words}));
     }
 
-    fn keep(&mut self, taken: &Taken) {
+    fn keep(&mut self, turn_result: &HostTurn) {
         let mut content = Vec::new();
-        if !taken.text.is_empty() {
-            content.push(json!({"type": "text", "text": taken.text}));
+        if !turn_result.text.is_empty() {
+            content.push(json!({"type": "text", "text": turn_result.text}));
         }
-        content.extend(taken.calls.iter().map(|(id, name)| {
+        content.extend(turn_result.calls.iter().map(|(id, name)| {
             json!({"type": "toolCall", "id": id, "name": name, "arguments": {"q": name}})
         }));
-        let stop = match taken.end {
+        let stop = match turn_result.end {
             End::Stop => "stop",
             End::ToolUse => "toolUse",
             End::Error(_) | End::Gone => "error",

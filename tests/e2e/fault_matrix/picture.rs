@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::place::Place;
+use super::place::FaultPosition;
 use super::server::Story;
-use super::sidecar::Http;
-use super::trial::{Fault, KINDS, Kind, Outcome, Places, Told};
+use super::sidecar::SidecarHttp;
+use super::trial::{Fault, FaultScope, KINDS, Kind, RecoveryKind, TrialResult};
 
-const OUTCOMES: [(Outcome, &str, &str); 7] = [
-    (Outcome::Untouched, "not reached", "#e5e7eb"),
-    (Outcome::WentOn, "went on", "#bbf7d0"),
-    (Outcome::Resumed, "resumed", "#4ade80"),
-    (Outcome::Recovered, "recovered", "#22d3ee"),
-    (Outcome::Rebuilt, "rebuilt", "#60a5fa"),
-    (Outcome::Again, "asked again", "#fde047"),
-    (Outcome::TypedError, "typed error", "#fb923c"),
+const OUTCOMES: [(RecoveryKind, &str, &str); 7] = [
+    (RecoveryKind::Untouched, "not reached", "#e5e7eb"),
+    (RecoveryKind::WentOn, "went on", "#bbf7d0"),
+    (RecoveryKind::Resumed, "resumed", "#4ade80"),
+    (RecoveryKind::Recovered, "recovered", "#22d3ee"),
+    (RecoveryKind::Rebuilt, "rebuilt", "#60a5fa"),
+    (RecoveryKind::Again, "asked again", "#fde047"),
+    (RecoveryKind::TypedError, "typed error", "#fb923c"),
 ];
 const WRONG: &str = "#dc2626";
 const CELL: usize = 9;
@@ -42,28 +42,28 @@ fn name(kind: Kind) -> String {
         Story::BusyBare => ", many tools, no checkpoint",
     };
     name += match kind.http {
-        Http::Two => "",
-        Http::One => ", HTTP/1.1",
+        SidecarHttp::Two => "",
+        SidecarHttp::One => ", HTTP/1.1",
     };
     name += match kind.places {
-        Places::Wire => "",
-        Places::Pauses => ", in a pause",
+        FaultScope::Wire => "",
+        FaultScope::Pauses => ", in a pause",
     };
     name
 }
 
-fn colour(told: &Told) -> &'static str {
-    if !told.wrongs.is_empty() {
+fn colour(results: &TrialResult) -> &'static str {
+    if !results.wrongs.is_empty() {
         return WRONG;
     }
     let found = OUTCOMES
         .iter()
-        .find(|(outcome, ..)| *outcome == told.outcome);
+        .find(|(outcome, ..)| *outcome == results.outcome);
     found.map_or(WRONG, |(.., colour)| colour)
 }
 
 /// Returns an SVG with one row per kind and one column per place: frames, a gap, bytes, pauses.
-pub fn draw(cells: &BTreeMap<(Kind, (usize, usize)), &Told>) -> String {
+pub fn draw(cells: &BTreeMap<(Kind, (usize, usize)), &TrialResult>) -> String {
     let tried = |kind: &Kind| cells.keys().any(|(of, _)| of == kind);
     let kinds: Vec<Kind> = KINDS.into_iter().filter(tried).collect();
     let columns: Vec<(usize, usize)> = {
@@ -83,7 +83,7 @@ pub fn draw(cells: &BTreeMap<(Kind, (usize, usize)), &Told>) -> String {
         let y = 26 + row * CELL * 2;
         let _ = writeln!(svg, "<text x=\"4\" y=\"{}\">{}</text>", y + 12, name(*kind));
         for (index, column) in columns.iter().enumerate() {
-            let Some(told) = cells.get(&(*kind, *column)) else {
+            let Some(results) = cells.get(&(*kind, *column)) else {
                 continue;
             };
             let _ = writeln!(
@@ -92,7 +92,7 @@ pub fn draw(cells: &BTreeMap<(Kind, (usize, usize)), &Told>) -> String {
                 x(index),
                 CELL - 1,
                 CELL * 2 - 3,
-                colour(told)
+                colour(results)
             );
         }
     }
@@ -111,46 +111,53 @@ pub fn draw(cells: &BTreeMap<(Kind, (usize, usize)), &Told>) -> String {
     svg + "</svg>\n"
 }
 
-fn sum(row: &[&Told], of: impl Fn(&Told) -> usize) -> usize {
-    row.iter().map(|told| of(told)).sum()
+fn sum(row: &[&TrialResult], of: impl Fn(&TrialResult) -> usize) -> usize {
+    row.iter().map(|results| of(results)).sum()
 }
 
 /// Returns the outcomes per fault, followed by the number of errors that hosts received, final or
 /// not, and how often hosts retried by themselves.
-pub fn table(told: &[((Kind, Place), Told)]) -> String {
+pub fn table(results: &[((Kind, FaultPosition), TrialResult)]) -> String {
     let mut table = format!("{:<54}", "");
     for (_, name, _) in OUTCOMES {
         let _ = write!(table, "{name:>12}");
     }
     table.push_str("       wrong | errors given  again after one  sidecar left within\n");
     for kind in KINDS {
-        let row: Vec<&Told> = told
+        let row: Vec<&TrialResult> = results
             .iter()
             .filter(|((of, _), _)| *of == kind)
-            .map(|(_, told)| told)
+            .map(|(_, results)| results)
             .collect();
         if row.is_empty() {
             continue;
         }
         let _ = write!(table, "{:<54}", name(kind));
         for (outcome, ..) in OUTCOMES {
-            let count = row.iter().filter(|told| told.outcome == outcome).count();
+            let count = row
+                .iter()
+                .filter(|results| results.outcome == outcome)
+                .count();
             let _ = write!(table, "{count:>12}");
         }
-        let wrong = row.iter().filter(|told| !told.wrongs.is_empty()).count();
+        let wrong = row
+            .iter()
+            .filter(|results| !results.wrongs.is_empty())
+            .count();
         let (errors, retries) = (
-            sum(&row, |told| told.errors),
-            sum(&row, |told| told.retries),
+            sum(&row, |results| results.errors),
+            sum(&row, |results| results.retries),
         );
         let _ = write!(table, "{wrong:>12} | {errors:>12}  {retries:>15}");
         let slowest = row
             .iter()
-            .map(|told| told.orphaned)
+            .map(|results| results.orphaned)
             .max()
             .unwrap_or_default();
-        let _ = match slowest.is_zero() {
-            true => writeln!(table),
-            false => writeln!(table, "  {:>16} ms", slowest.as_millis()),
+        let _ = if slowest.is_zero() {
+            writeln!(table)
+        } else {
+            writeln!(table, "  {:>16} ms", slowest.as_millis())
         };
     }
     table

@@ -6,7 +6,7 @@ use test_support::fault_proxy::{FaultPlan, WireFault};
 
 /// Where the fault is injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum FaultPosition {
     /// Before the frame with this number.
     Frame(usize),
     /// After this many bytes.
@@ -25,13 +25,13 @@ struct Carried {
     frames: usize,
     bytes: usize,
     pauses: usize,
-    fault: Option<(Place, WireFault)>,
+    fault: Option<(FaultPosition, WireFault)>,
 }
 
 impl Once {
     /// `aside` is called for a [`WireFault::Aside`].
     pub fn new(
-        fault: Option<(Place, WireFault)>,
+        fault: Option<(FaultPosition, WireFault)>,
         aside: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Once {
         let struck = {
             let mut wire = self.wire.lock().unwrap();
             wire.pauses += 1;
-            let now = Place::Pause(wire.pauses - 1);
+            let now = FaultPosition::Pause(wire.pauses - 1);
             wire.fault.take_if(|(place, _)| *place == now).is_some()
         };
         if struck {
@@ -75,8 +75,8 @@ impl FaultPlan for Once {
     fn strikes(&self, bytes: usize) -> Option<(usize, WireFault)> {
         let mut wire = self.wire.lock().unwrap();
         let here = match wire.fault {
-            Some((Place::Frame(number), how)) if wire.frames == number => Some((0, how)),
-            Some((Place::Byte(number), how)) if number < wire.bytes + bytes => {
+            Some((FaultPosition::Frame(number), how)) if wire.frames == number => Some((0, how)),
+            Some((FaultPosition::Byte(number), how)) if number < wire.bytes + bytes => {
                 Some((number - wire.bytes.min(number), how))
             }
             _ => None,

@@ -17,7 +17,7 @@ pub const WORDS: usize = 36;
 /// What the story asks for, and when its checkpoints are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Story {
-    /// Before each call, including everything said and executed so far.
+    /// Before each call, including all text and effects so far.
     Prompt,
     /// Only at the end.
     Bare,
@@ -163,7 +163,7 @@ impl Story {
             ]
             .concat()
         };
-        let told = match self {
+        let last_call = match self {
             Self::Busy => busy(SAVED),
             Self::BusyBare => busy(""),
             Self::Prompt => in_time(SAVED),
@@ -186,7 +186,7 @@ impl Story {
         };
         [
             "{ exec = { requestContextArgs = {} } },\n{ thinking = \"hm\" }, { thinking_done = true },\n",
-            &told,
+            &last_call,
             "{ usage = { inputTokens = 1, outputTokens = 1 } },\n",
             SAVED,
             "{ end = true },\n",
@@ -196,13 +196,13 @@ impl Story {
 }
 
 /// The simulator.
-pub struct Server {
+pub struct StorySimulator {
     child: Child,
     pub address: SocketAddr,
     scenario: PathBuf,
 }
 
-impl Server {
+impl StorySimulator {
     pub fn new(folder: &Path, story: Story) -> Self {
         let scenario = folder.join("story.toml");
         let steps = story.steps(folder);

@@ -15,16 +15,16 @@ use test_support::binary;
 
 /// The running sidecar, shared with the code that injects faults.
 #[derive(Default)]
-pub struct Seat(Mutex<Taken>);
+pub struct SidecarControl(Mutex<ProcessState>);
 
 #[derive(Default)]
-struct Taken {
+struct ProcessState {
     process: Option<u32>,
     cable: Option<UnixStream>,
     dead: bool,
 }
 
-impl Seat {
+impl SidecarControl {
     /// Kills the sidecar without a chance to shut down.
     pub fn kill_sidecar(&self) {
         let process = self.0.lock().unwrap().process;
@@ -36,9 +36,9 @@ impl Seat {
 
     /// Does what the exit of a host process does: closes its ends of all pipes at once.
     pub fn kill_host(&self) {
-        let mut seat = self.0.lock().unwrap();
-        seat.dead = true;
-        if let Some(cable) = &seat.cable {
+        let mut control = self.0.lock().unwrap();
+        control.dead = true;
+        if let Some(cable) = &control.cable {
             let _ = cable.shutdown(Shutdown::Both);
         }
     }
@@ -51,12 +51,12 @@ impl Seat {
 
 /// The HTTP version a sidecar uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Http {
+pub enum SidecarHttp {
     Two,
     One,
 }
 
-impl Http {
+impl SidecarHttp {
     fn setting(self) -> &'static str {
         match self {
             Self::Two => "2",
@@ -69,11 +69,11 @@ impl Http {
 pub struct Sidecar {
     child: Option<Child>,
     cable: UnixStream,
-    heard: BufReader<UnixStream>,
+    incoming: BufReader<UnixStream>,
 }
 
 impl Sidecar {
-    pub fn start(port: u16, http: Http, state: &Path, seat: &Seat) -> Self {
+    pub fn start(port: u16, http: SidecarHttp, state: &Path, control: &SidecarControl) -> Self {
         let (cable, end) = UnixStream::pair().unwrap();
         let end = || Stdio::from(OwnedFd::from(end.try_clone().unwrap()));
         let child = Command::new(binary())
@@ -93,18 +93,18 @@ impl Sidecar {
             .spawn()
             .unwrap();
         {
-            let mut seat = seat.0.lock().unwrap();
-            seat.process = Some(child.id());
-            seat.cable = Some(cable.try_clone().unwrap());
+            let mut control = control.0.lock().unwrap();
+            control.process = Some(child.id());
+            control.cable = Some(cable.try_clone().unwrap());
         }
         let mut sidecar = Self {
             child: Some(child),
-            heard: BufReader::new(cable.try_clone().unwrap()),
+            incoming: BufReader::new(cable.try_clone().unwrap()),
             cable,
         };
         let hello = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "matrix"}});
         sidecar.say("hello", "initialize", &hello);
-        sidecar.hear();
+        sidecar.receive();
         sidecar
     }
 
@@ -116,11 +116,11 @@ impl Sidecar {
         let _ = self.cable.flush();
     }
 
-    pub fn hear(&mut self) -> Option<Json> {
+    pub fn receive(&mut self) -> Option<Json> {
         let mut length = 0;
         loop {
             let mut line = String::new();
-            if self.heard.read_line(&mut line).ok()? == 0 {
+            if self.incoming.read_line(&mut line).ok()? == 0 {
                 return None;
             }
             match line.trim().strip_prefix("Content-Length: ") {
@@ -129,7 +129,7 @@ impl Sidecar {
             }
         }
         let mut body = vec![0; length];
-        self.heard.read_exact(&mut body).ok()?;
+        self.incoming.read_exact(&mut body).ok()?;
         Some(serde_json::from_slice(&body).unwrap())
     }
 
@@ -161,7 +161,7 @@ impl Sidecar {
 }
 
 /// Returns the processes that use a state folder.
-pub fn left_behind(state: &Path) -> Vec<String> {
+pub fn leftovers(state: &Path) -> Vec<String> {
     let mark = format!("PI_CURSOR_STATE_DIR={}", state.display());
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let ours = processes.filter(|entry| {

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use super::host::{Host, Reach};
-use super::place::{Once, Place};
-use super::server::{LOOK, Server, Story, WORDS};
-use super::sidecar::{Http, Seat, left_behind};
+use super::host::{Reach, TrialHost};
+use super::place::{FaultPosition, Once};
+use super::server::{LOOK, Story, StorySimulator, WORDS};
+use super::sidecar::{SidecarControl, SidecarHttp, leftovers};
 
 use test_support::fault_proxy;
 use test_support::fault_proxy::WireFault;
@@ -30,13 +30,13 @@ pub enum Fault {
 pub struct Kind {
     pub fault: Fault,
     pub story: Story,
-    pub http: Http,
-    pub places: Places,
+    pub http: SidecarHttp,
+    pub places: FaultScope,
 }
 
 /// Where the fault is injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Places {
+pub enum FaultScope {
     /// At any frame or byte the server sends.
     Wire,
     /// While the host executes tools.
@@ -47,8 +47,8 @@ const fn kind(fault: Fault) -> Kind {
     Kind {
         fault,
         story: Story::Prompt,
-        http: Http::Two,
-        places: Places::Wire,
+        http: SidecarHttp::Two,
+        places: FaultScope::Wire,
     }
 }
 
@@ -82,14 +82,14 @@ const fn busy_bare(fault: Fault) -> Kind {
 
 const fn http1(fault: Fault) -> Kind {
     Kind {
-        http: Http::One,
+        http: SidecarHttp::One,
         ..kind(fault)
     }
 }
 
 const fn in_pauses(kind: Kind) -> Kind {
     Kind {
-        places: Places::Pauses,
+        places: FaultScope::Pauses,
         ..kind
     }
 }
@@ -141,8 +141,8 @@ impl Kind {
         let story = format!("-{:?}", self.story);
         let http = format!("-Http{:?}", self.http);
         let pauses = match self.places {
-            Places::Wire => "",
-            Places::Pauses => "-Pauses",
+            FaultScope::Wire => "",
+            FaultScope::Pauses => "-Pauses",
         };
         fault + &story.replace("-Prompt", "") + &http.replace("-HttpTwo", "") + pauses
     }
@@ -150,7 +150,7 @@ impl Kind {
 
 /// How a turn recovered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outcome {
+pub enum RecoveryKind {
     /// The fault did not occur.
     Untouched,
     /// No recovery was needed.
@@ -173,8 +173,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The result of a trial.
 #[derive(Debug)]
-pub struct Told {
-    pub outcome: Outcome,
+pub struct TrialResult {
+    pub outcome: RecoveryKind,
     /// Violations found.
     pub wrongs: Vec<String>,
     pub frames: usize,
@@ -204,12 +204,12 @@ impl Fault {
 }
 
 /// Runs one trial with the fault at `place`, or without a fault.
-pub fn trial(kind: Kind, place: Option<Place>) -> Told {
+pub fn trial(kind: Kind, place: Option<FaultPosition>) -> TrialResult {
     let folder = tempfile::tempdir().unwrap();
-    let server = Arc::new(Mutex::new(Server::new(folder.path(), kind.story)));
+    let server = Arc::new(Mutex::new(StorySimulator::new(folder.path(), kind.story)));
     let address = server.lock().unwrap().address;
-    let seat = Arc::new(Seat::default());
-    let (victim, restarted) = (Arc::clone(&seat), Arc::clone(&server));
+    let control = Arc::new(SidecarControl::default());
+    let (victim, restarted) = (Arc::clone(&control), Arc::clone(&server));
     let aside = move || match kind.fault {
         Fault::RestartServer => restarted.lock().unwrap().restart(),
         Fault::KillHost => victim.kill_host(),
@@ -224,14 +224,20 @@ pub fn trial(kind: Kind, place: Option<Place>) -> Told {
     };
     let state = folder.path().to_owned();
     let tools = kind.story.calls();
-    let mut host = Host::new(reach, state, Arc::clone(&seat), Arc::clone(&weather), tools);
+    let mut host = TrialHost::new(
+        reach,
+        state,
+        Arc::clone(&control),
+        Arc::clone(&weather),
+        tools,
+    );
 
     // If a trial hangs, killing the sidecar ends it.
     let (over, wait) = mpsc::channel::<()>();
     let watchdog = std::thread::spawn(move || {
         let hung = wait.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout);
         if hung {
-            seat.kill_sidecar();
+            control.kill_sidecar();
         }
         hung
     });
@@ -247,9 +253,10 @@ pub fn trial(kind: Kind, place: Option<Place>) -> Told {
         server.stop();
         recording
     };
-    let left = match host.leave() {
-        true => left_behind(folder.path()),
-        false => vec!["the sidecar".into()],
+    let left = if host.leave() {
+        leftovers(folder.path())
+    } else {
+        vec!["the sidecar".into()]
     };
     let log = std::fs::read_to_string(folder.path().join("debug.jsonl")).unwrap_or_default();
     if let Some(keep) = std::env::var_os("FAULT_LOG") {
@@ -266,10 +273,12 @@ pub fn trial(kind: Kind, place: Option<Place>) -> Told {
     check(!ended, &|| "the answer never comes to its end".into());
     check(!after, &|| "the next message is never answered".into());
     let whole: Vec<String> = (1..=WORDS).map(|n| format!("w-{n:02}")).collect();
-    check(first != whole, &|| format!("it tells {}", first.join(" ")));
+    check(first != whole, &|| {
+        format!("its text is {}", first.join(" "))
+    });
     let last = host.words();
     check(last != first, &|| {
-        format!("later it tells {}", last.join(" "))
+        format!("later its text is {}", last.join(" "))
     });
     for (name, times) in &host.executed {
         check(*times > 1, &|| format!("{name} was executed {times} times"));
@@ -279,16 +288,14 @@ pub fn trial(kind: Kind, place: Option<Place>) -> Told {
     });
     // A command that was interrupted before it started is reported to the server as unknown.
     let throws = recording.client("execClientControlMessage.throw");
-    let told_to_look = throws
+    let warned = throws
         .iter()
         .any(|control| control.to_string().contains(LOOK));
     let lines = std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();
     for line in kind.story.lines() {
         let times = lines.lines().filter(|left| left == line).count();
         check(times > 1, &|| format!("{line} {times} times"));
-        check(times == 0 && !told_to_look, &|| {
-            format!("{line} was never run")
-        });
+        check(times == 0 && !warned, &|| format!("{line} was never run"));
     }
     // Counted in the log, because a second write leaves no trace in the file.
     let written = |line: &&str| {
@@ -305,7 +312,7 @@ pub fn trial(kind: Kind, place: Option<Place>) -> Told {
         .collect();
     // A restarted server has recorded only what was sent after the restart.
     let remembered = usize::from(place.is_some() && kind.fault == Fault::RestartServer);
-    for words in &host.said[remembered..] {
+    for words in &host.sent_texts[remembered..] {
         check(!requests.contains(words.as_str()), &|| {
             format!("{words:?} never reached Cursor")
         });
@@ -315,14 +322,14 @@ pub fn trial(kind: Kind, place: Option<Place>) -> Told {
         "the sidecar outlives its host".into()
     });
     check(!left.is_empty(), &|| {
-        format!("left behind: {}", left.join(" "))
+        format!("leftovers: {}", left.join(" "))
     });
     if !wrongs.is_empty() {
         let (errors, deaths) = (&host.errors, host.deaths);
         wrongs.push(format!("errors: {errors:?}; deaths: {deaths}"));
     }
     let outcome = judge(&host, place.is_some() && weather.broke(), &log);
-    Told {
+    TrialResult {
         outcome,
         wrongs,
         frames,
@@ -334,21 +341,21 @@ pub fn trial(kind: Kind, place: Option<Place>) -> Told {
     }
 }
 
-fn judge(host: &Host, broke: bool, log: &str) -> Outcome {
-    let said = |event: &str| log.contains(&format!("\"event\":\"{event}\""));
+fn judge(host: &TrialHost, broke: bool, log: &str) -> RecoveryKind {
+    let sent_texts = |event: &str| log.contains(&format!("\"event\":\"{event}\""));
     if !broke {
-        Outcome::Untouched
+        RecoveryKind::Untouched
     } else if !host.final_errors.is_empty() {
-        Outcome::TypedError
-    } else if said("native.rebuild_full_history") {
-        Outcome::Rebuilt
-    } else if said("bridge.recovered_via_checkpoint") {
-        Outcome::Recovered
+        RecoveryKind::TypedError
+    } else if sent_texts("native.rebuild_full_history") {
+        RecoveryKind::Rebuilt
+    } else if sent_texts("bridge.recovered_via_checkpoint") {
+        RecoveryKind::Recovered
     } else if log.contains("\"from\":\"checkpoint\"") {
-        Outcome::Resumed
-    } else if said("run.retry") || host.deaths > 0 || host.retries > 0 {
-        Outcome::Again
+        RecoveryKind::Resumed
+    } else if sent_texts("run.retry") || host.deaths > 0 || host.retries > 0 {
+        RecoveryKind::Again
     } else {
-        Outcome::WentOn
+        RecoveryKind::WentOn
     }
 }

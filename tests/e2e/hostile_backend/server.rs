@@ -18,21 +18,21 @@ const NO_ROOM: Duration = Duration::from_secs(1);
 
 /// How far a run has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum RunState {
     Blocked,
     Accepted,
 }
 
 /// A running server; ends with the test.
-pub struct Server {
+pub struct HostileServer {
     pub url: String,
     /// Bytes that clients have accepted.
     sent: Arc<AtomicUsize>,
     /// Whether a run is blocked, or has been accepted as a whole.
-    states: std::sync::mpsc::Receiver<State>,
+    states: std::sync::mpsc::Receiver<RunState>,
 }
 
-impl Server {
+impl HostileServer {
     /// Starts a server that answers every run with these envelopes.
     pub fn start(envelopes: impl Fn() -> Envelopes + Send + Sync + 'static) -> Self {
         let (ready, url) = std::sync::mpsc::channel();
@@ -77,7 +77,7 @@ impl Server {
     /// Waits until a client has accepted nothing for [`NO_ROOM`]; panics if it accepted everything.
     #[track_caller]
     pub fn wait_until_blocked(&self) {
-        assert_eq!(self.states.recv().unwrap(), State::Blocked);
+        assert_eq!(self.states.recv().unwrap(), RunState::Blocked);
     }
 
     /// Returns the bytes of all runs that clients have accepted.
@@ -96,7 +96,7 @@ async fn play(
     mut respond: h2::server::SendResponse<Bytes>,
     envelopes: Envelopes,
     sent: Arc<AtomicUsize>,
-    report: std::sync::mpsc::Sender<State>,
+    report: std::sync::mpsc::Sender<RunState>,
 ) -> Result<(), h2::Error> {
     let head = http::Response::builder()
         .header("content-type", "application/connect+proto")
@@ -112,7 +112,7 @@ async fn play(
             let room = match tokio::time::timeout(NO_ROOM, &mut room).await {
                 Ok(room) => room,
                 Err(_) => {
-                    let _ = report.send(State::Blocked);
+                    let _ = report.send(RunState::Blocked);
                     room.await
                 }
             };
@@ -124,7 +124,7 @@ async fn play(
             stream.send_data(piece, false)?;
         }
     }
-    let _ = report.send(State::Accepted);
+    let _ = report.send(RunState::Accepted);
     stream.send_data(envelope::encode(Kind::EndStream, b"{}"), true)
 }
 

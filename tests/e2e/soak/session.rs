@@ -90,13 +90,13 @@ enum Mischief {
 }
 
 /// How turns ended, by name.
-pub type Tally = BTreeMap<String, u64>;
+pub type EndingCounts = BTreeMap<String, u64>;
 
 /// Limit of user messages after failures in one chapter.
 const MOST_WORDS: usize = 8;
 
 /// A session and the host's transcript of it.
-pub struct Session {
+pub struct SoakSession {
     name: String,
     station: Arc<Station>,
     /// Whether its sidecar is killed now and then.
@@ -112,14 +112,14 @@ pub struct Session {
     retries: usize,
     spoken: usize,
     /// User messages of this chapter, followed by all that Cursor must have received.
-    said: Vec<String>,
-    pub heard: Vec<String>,
+    sent: Vec<String>,
+    pub delivered: Vec<String>,
     /// Injected messages that no turn accepted.
-    unsaid: Vec<String>,
+    unsent: Vec<String>,
     utterances: u64,
 }
 
-struct Taken {
+struct SoakTurn {
     text: String,
     calls: Vec<(String, Json)>,
     stop: String,
@@ -128,7 +128,7 @@ struct Taken {
     injected: Option<(String, bool)>,
 }
 
-impl Session {
+impl SoakSession {
     pub fn new(name: String, station: &Arc<Station>, mortal: bool, wrongs: &Wrongs) -> Self {
         Self {
             name,
@@ -143,9 +143,9 @@ impl Session {
             under_way: false,
             retries: 0,
             spoken: 0,
-            said: Vec::new(),
-            heard: Vec::new(),
-            unsaid: Vec::new(),
+            sent: Vec::new(),
+            delivered: Vec::new(),
+            unsent: Vec::new(),
             utterances: 0,
         }
     }
@@ -155,11 +155,11 @@ impl Session {
         self.phase += 1;
         self.messages.clear();
         self.executed.clear();
-        self.unsaid.clear();
+        self.unsent.clear();
         self.chapter = 0;
     }
 
-    pub fn has_told(&self, chapters: usize) -> bool {
+    pub fn has_finished(&self, chapters: usize) -> bool {
         self.chapter >= chapters && !self.under_way
     }
 
@@ -186,7 +186,7 @@ impl Session {
     fn person_says(&mut self, what: &str) {
         let words = self.words(what);
         self.push(json!({"role": "user", "content": words}));
-        self.said.push(words);
+        self.sent.push(words);
     }
 
     /// Takes one turn and returns how it ended.
@@ -196,7 +196,7 @@ impl Session {
             self.chapter += 1;
             self.person_says(&format!("chapter-{}", self.chapter));
         }
-        for words in std::mem::take(&mut self.unsaid) {
+        for words in std::mem::take(&mut self.unsent) {
             self.push(json!({"role": "user", "content": words}));
         }
         let mischief = match () {
@@ -206,67 +206,68 @@ impl Session {
             () if chance.once_in(20) => Mischief::Inject,
             () => Mischief::None,
         };
-        let mut taken = self.turn(mischief);
-        let well = matches!(taken.stop.as_str(), "stop" | "toolUse");
-        if let Some((words, took)) = taken.injected.take() {
+        let mut turn_result = self.turn(mischief);
+        let well = matches!(turn_result.stop.as_str(), "stop" | "toolUse");
+        if let Some((words, took)) = turn_result.injected.take() {
             if !took || !well {
-                self.unsaid.push(words.clone());
+                self.unsent.push(words.clone());
             }
-            self.said.push(words);
+            self.sent.push(words);
         }
-        let stop = taken.stop.clone();
+        let stop = turn_result.stop.clone();
         match stop.as_str() {
             "stop" => {
-                self.keep(&taken);
-                self.finish(Given::Whole);
+                self.keep(&turn_result);
+                self.finish(ChapterEnd::Complete);
             }
             // The cancel and the calls crossed.
             "toolUse" if mischief == Mischief::Abort => {
-                self.keep(&taken);
-                for (id, _) in &taken.calls {
+                self.keep(&turn_result);
+                for (id, _) in &turn_result.calls {
                     self.result(id, Err("Operation aborted"));
                 }
-                self.finish(Given::Up);
+                self.finish(ChapterEnd::Aborted);
             }
             "toolUse" => {
-                self.keep(&taken);
-                self.execute(&taken.calls);
+                self.keep(&turn_result);
+                self.execute(&turn_result.calls);
                 self.retries = 0;
                 let last = json!(self.last_call());
-                let calls_last = taken.calls.iter().any(|(_, q)| *q == last);
+                let calls_last = turn_result.calls.iter().any(|(_, q)| *q == last);
                 if calls_last && chance.once_in(8) {
                     self.person_says("and hurry");
                 }
             }
             "aborted" => {
-                self.keep(&taken);
-                self.finish(Given::Up);
+                self.keep(&turn_result);
+                self.finish(ChapterEnd::Aborted);
             }
             // A host that retries keeps nothing; pi keeps what it has shown.
             "gone" if chance.once_in(2) => {}
-            "gone" => self.fail(&taken),
+            "gone" => self.fail(&turn_result),
             _ => {
-                if taken.error.contains("scenario ") {
-                    self.wrong(&taken.error);
+                if turn_result.error.contains("scenario ") {
+                    self.wrong(&turn_result.error);
                 }
-                match is_retryable(&taken.error) && self.retries < MOST_RETRIES {
-                    true => self.retries += 1,
-                    false => self.fail(&taken),
+                if is_retryable(&turn_result.error) && self.retries < MOST_RETRIES {
+                    self.retries += 1
+                } else {
+                    self.fail(&turn_result)
                 }
-                return format!("error: {}", taken.error);
+                return format!("error: {}", turn_result.error);
             }
         }
         stop
     }
 
     /// Keeps a failed answer as far as it was shown, and sends another user message.
-    fn fail(&mut self, taken: &Taken) {
-        self.keep(taken);
+    fn fail(&mut self, turn_result: &SoakTurn) {
+        self.keep(turn_result);
         self.retries = 0;
         self.spoken += 1;
         if self.spoken > MOST_WORDS {
             self.wrong("it breaks again and again");
-            return self.finish(Given::Up);
+            return self.finish(ChapterEnd::Aborted);
         }
         self.person_says("go on");
     }
@@ -275,7 +276,7 @@ impl Session {
         format!("c{}r{}", self.chapter, ROUNDS - 1)
     }
 
-    fn turn(&mut self, mischief: Mischief) -> Taken {
+    fn turn(&mut self, mischief: Mischief) -> SoakTurn {
         self.turns += 1;
         let id = format!("{}-{}", self.name, self.turns);
         let params = json!({"turnId": id, "sessionId": self.name, "workspace": "/workspace",
@@ -283,8 +284,8 @@ impl Session {
             "tools": [{"name": "look", "description": "looks",
                 "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}}],
             "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}});
-        let heard = self.station.begin(&id, "turn/start", &params);
-        let mut taken = Taken {
+        let delivered = self.station.begin(&id, "turn/start", &params);
+        let mut turn_result = SoakTurn {
             text: String::new(),
             calls: Vec::new(),
             stop: "gone".into(),
@@ -295,19 +296,19 @@ impl Session {
         let mut asked = None;
         let mut deaf = false;
         loop {
-            let message = match heard.recv_timeout(PATIENCE) {
+            let message = match delivered.recv_timeout(PATIENCE) {
                 Ok(message) => message,
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
                     self.wrong("it hangs");
-                    taken.stop = "hung".into();
+                    turn_result.stop = "hung".into();
                     break;
                 }
             };
             if message["id"] == id.as_str() {
                 let result = &message["result"];
-                taken.stop = result["stopReason"].as_str().unwrap_or("refused").into();
-                taken.error = result["errorMessage"].as_str().unwrap_or_default().into();
+                turn_result.stop = result["stopReason"].as_str().unwrap_or("refused").into();
+                turn_result.error = result["errorMessage"].as_str().unwrap_or_default().into();
                 if let Some(error) = message.get("error") {
                     self.wrong(&format!("refused: {error}"));
                 }
@@ -318,8 +319,8 @@ impl Session {
             }
             for event in message["params"]["events"].as_array().into_iter().flatten() {
                 match event["type"].as_str().unwrap() {
-                    "text" => taken.text.push_str(event["text"].as_str().unwrap()),
-                    "toolCall" => taken.calls.push((
+                    "text" => turn_result.text.push_str(event["text"].as_str().unwrap()),
+                    "toolCall" => turn_result.calls.push((
                         event["id"].as_str().unwrap().into(),
                         event["arguments"]["q"].clone(),
                     )),
@@ -344,25 +345,25 @@ impl Session {
             }
         }
         if deaf {
-            taken.stop = "aborted".into();
-            taken.calls.clear();
+            turn_result.stop = "aborted".into();
+            turn_result.calls.clear();
         }
-        taken.injected = asked.map(|(words, answer)| {
+        turn_result.injected = asked.map(|(words, answer)| {
             let answer = answer.recv_timeout(PATIENCE).unwrap_or_default();
             (words, answer["result"]["taken"] == true)
         });
-        taken
+        turn_result
     }
 
-    fn keep(&mut self, taken: &Taken) {
+    fn keep(&mut self, turn_result: &SoakTurn) {
         let mut content = Vec::new();
-        if !taken.text.is_empty() {
-            content.push(json!({"type": "text", "text": taken.text}));
+        if !turn_result.text.is_empty() {
+            content.push(json!({"type": "text", "text": turn_result.text}));
         }
-        content.extend(taken.calls.iter().map(
+        content.extend(turn_result.calls.iter().map(
             |(id, q)| json!({"type": "toolCall", "id": id, "name": "look", "arguments": {"q": q}}),
         ));
-        let stop = match taken.stop.as_str() {
+        let stop = match turn_result.stop.as_str() {
             stop @ ("stop" | "toolUse" | "aborted") => stop,
             _ => "error",
         };
@@ -391,9 +392,9 @@ impl Session {
 
     /// Ends the chapter and checks that each marker occurs once and in order, and that none is
     /// missing from a complete chapter.
-    fn finish(&mut self, given: Given) {
+    fn finish(&mut self, end: ChapterEnd) {
         self.under_way = false;
-        let said: Vec<String> = self
+        let sent: Vec<String> = self
             .messages
             .iter()
             .filter(|message| message["role"] == "assistant")
@@ -401,30 +402,33 @@ impl Session {
             .filter_map(|block| block["text"].as_str())
             .flat_map(|text| text.split_whitespace().map(str::to_owned))
             .collect();
-        let mut sorted = said.clone();
+        let mut sorted = sent.clone();
         sorted.sort();
         sorted.dedup();
-        if sorted != said {
-            self.wrong(&format!("text twice or out of order: {}", said.join(" ")));
+        if sorted != sent {
+            self.wrong(&format!("text twice or out of order: {}", sent.join(" ")));
         }
         let start = format!("c{}", self.chapter);
         let here = sorted.iter().filter(|word| word.starts_with(&start));
-        if given == Given::Whole && here.count() != (ROUNDS + 1) * WORDS {
-            self.wrong(&format!("text is missing: {}", said.join(" ")));
+        if end == ChapterEnd::Complete && here.count() != (ROUNDS + 1) * WORDS {
+            self.wrong(&format!("text is missing: {}", sent.join(" ")));
         }
-        let heard = std::mem::take(&mut self.said);
-        if given == Given::Whole {
-            let unsaid = &self.unsaid;
-            self.heard
-                .extend(heard.into_iter().filter(|words| !unsaid.contains(words)));
+        let delivered = std::mem::take(&mut self.sent);
+        if end == ChapterEnd::Complete {
+            let unsent = &self.unsent;
+            self.delivered.extend(
+                delivered
+                    .into_iter()
+                    .filter(|words| !unsent.contains(words)),
+            );
         }
     }
 }
 
 /// How a chapter ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Given {
-    Whole,
+enum ChapterEnd {
+    Complete,
     /// The user has aborted it.
-    Up,
+    Aborted,
 }

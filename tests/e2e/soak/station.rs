@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 use test_support::binary;
 
 /// Receivers by request id; `None` once the process is gone.
-type Routes = Arc<Mutex<Option<HashMap<String, Sender<Json>>>>>;
+type ResponseRoutes = Arc<Mutex<Option<HashMap<String, Sender<Json>>>>>;
 
 /// Violations found.
 pub type Wrongs = Arc<Mutex<Vec<String>>>;
@@ -32,7 +32,7 @@ pub struct Station {
 struct Process {
     child: Child,
     stdin: ChildStdin,
-    routes: Routes,
+    routes: ResponseRoutes,
     killed: bool,
 }
 
@@ -197,11 +197,11 @@ impl Process {
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let hello = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "soak"}});
         say(&mut stdin, "hello", "initialize", &hello);
-        assert!(hear(&mut stdout).is_some(), "the sidecar does not start");
-        let routes: Routes = Arc::new(Mutex::new(Some(HashMap::new())));
+        assert!(receive(&mut stdout).is_some(), "the sidecar does not start");
+        let routes: ResponseRoutes = Arc::new(Mutex::new(Some(HashMap::new())));
         let (shared, wrongs) = (Arc::clone(&routes), Arc::clone(wrongs));
         std::thread::spawn(move || {
-            while let Some(message) = hear(&mut stdout) {
+            while let Some(message) = receive(&mut stdout) {
                 if let Some(stray) = pass(&shared, message) {
                     wrongs.lock().unwrap().push(stray);
                 }
@@ -218,7 +218,7 @@ impl Process {
 }
 
 /// Passes a message to its receiver; returns an error if there is none.
-fn pass(routes: &Routes, message: Json) -> Option<String> {
+fn pass(routes: &ResponseRoutes, message: Json) -> Option<String> {
     let mut routes = routes.lock().unwrap();
     let routes = routes.as_mut()?;
     let waits = match (message["id"].as_str(), message["params"]["turnId"].as_str()) {
@@ -244,7 +244,7 @@ fn say(stdin: &mut ChildStdin, id: &str, method: &str, params: &Json) {
     let _ = stdin.flush();
 }
 
-fn hear(stdout: &mut BufReader<ChildStdout>) -> Option<Json> {
+fn receive(stdout: &mut BufReader<ChildStdout>) -> Option<Json> {
     let mut length = 0;
     loop {
         let mut line = String::new();

@@ -1,6 +1,6 @@
 //! Diagnostic log of the bridge, one JSON line per event, off by default.
 //!
-//! Only the fields of [`LogRecord`] can be logged: names of tools, counts and ids. No field could
+//! Only the fields of [`CallLogRecord`] can be logged: names of tools, counts and ids. No field could
 //! hold an address, a path, an argument or a result.
 
 use std::borrow::Cow;
@@ -32,7 +32,7 @@ pub enum CallLogTarget {
 
 impl CallLogTarget {
     /// Logs the event that `record` returns; does not call it when logging is off.
-    fn log<'a>(&self, record: impl FnOnce() -> LogRecord<'a>) {
+    fn log<'a>(&self, record: impl FnOnce() -> CallLogRecord<'a>) {
         let file = match self {
             Self::Off => return,
             Self::Stderr => None,
@@ -62,7 +62,7 @@ fn append(file: &Path, json: &str) -> std::io::Result<()> {
 /// One logged event.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-enum LogRecord<'a> {
+enum CallLogRecord<'a> {
     RunCreated(RunRecord<'a>),
     RunDisposed(RunRecord<'a>),
     RunSkipped {
@@ -172,18 +172,19 @@ impl CallLog {
             pending: AtomicUsize::new(0),
         };
         if let Some(reason) = skipped {
-            book.diagnostics.log(|| LogRecord::RunSkipped {
+            book.diagnostics.log(|| CallLogRecord::RunSkipped {
                 run: book.run(),
                 reason,
             });
             return Arc::new(book);
         }
-        book.diagnostics.log(|| LogRecord::RunCreated(book.run()));
+        book.diagnostics
+            .log(|| CallLogRecord::RunCreated(book.run()));
         let pair = |tool: &OfferedTool| Pair {
             pi_tool_name: foundation::secrets().scrub(&tool.host).into_owned(),
             mcp_tool_name: tool.offered.clone(),
         };
-        book.diagnostics.log(|| LogRecord::ToolsExposed {
+        book.diagnostics.log(|| CallLogRecord::ToolsExposed {
             run: book.run(),
             pairs: snapshot.tools.iter().map(pair).collect(),
         });
@@ -203,7 +204,7 @@ impl CallLog {
     pub(super) fn cancelled(&self, queued: usize) {
         let pending = self.pending.load(Ordering::Relaxed);
         if pending > 0 || queued > 0 {
-            self.diagnostics.log(|| LogRecord::RunCancelled {
+            self.diagnostics.log(|| CallLogRecord::RunCancelled {
                 run: self.run(),
                 queued_count: queued,
                 cancelled_request_count: pending,
@@ -212,7 +213,7 @@ impl CallLog {
     }
 
     /// Logs and counts a call that waits for the host.
-    pub(super) fn enter(self: &Arc<Self>, call: PendingCall) -> CallLogEntry {
+    pub(super) fn enter(self: &Arc<Self>, call: WaitingCall) -> CallLogEntry {
         self.pending.fetch_add(1, Ordering::Relaxed);
         let entry = CallLogEntry {
             book: Arc::clone(self),
@@ -220,7 +221,7 @@ impl CallLog {
             settled: false,
         };
         self.diagnostics
-            .log(|| LogRecord::RequestQueued(entry.request()));
+            .log(|| CallLogRecord::RequestQueued(entry.request()));
         entry
     }
 }
@@ -228,14 +229,15 @@ impl CallLog {
 impl Drop for CallLog {
     fn drop(&mut self) {
         if self.skipped.is_none() {
-            self.diagnostics.log(|| LogRecord::RunDisposed(self.run()));
+            self.diagnostics
+                .log(|| CallLogRecord::RunDisposed(self.run()));
         }
     }
 }
 
 /// A call that waits for the host.
 #[derive(Debug)]
-pub(super) struct PendingCall {
+pub(super) struct WaitingCall {
     /// Its ordinal in the run.
     pub(super) count: u64,
     /// Cursor's id of the call, if it is an MCP call; logged only as a hash.
@@ -252,7 +254,7 @@ pub(super) struct PendingCall {
 #[derive(Debug)]
 pub(super) struct CallLogEntry {
     book: Arc<CallLog>,
-    call: PendingCall,
+    call: WaitingCall,
     settled: bool,
 }
 
@@ -260,18 +262,18 @@ impl CallLogEntry {
     /// Records that the host returned a result.
     pub(super) fn resolve(mut self, verdict: super::Verdict) {
         let is_error = verdict == super::Verdict::Failed;
-        self.settle(|request| LogRecord::RequestResolved { request, is_error });
+        self.settle(|request| CallLogRecord::RequestResolved { request, is_error });
     }
 
     /// Records that there will be no result.
     pub(super) fn reject(mut self, rejection_kind: Rejection) {
-        self.settle(|request| LogRecord::RequestRejected {
+        self.settle(|request| CallLogRecord::RequestRejected {
             request,
             rejection_kind,
         });
     }
 
-    fn settle<'a>(&'a mut self, record: impl FnOnce(CallRecord<'a>) -> LogRecord<'a>) {
+    fn settle<'a>(&'a mut self, record: impl FnOnce(CallRecord<'a>) -> CallLogRecord<'a>) {
         if !std::mem::replace(&mut self.settled, true) {
             self.book.pending.fetch_sub(1, Ordering::Relaxed);
             self.book.diagnostics.log(|| record(self.request()));
@@ -294,7 +296,7 @@ impl CallLogEntry {
 impl Drop for CallLogEntry {
     fn drop(&mut self) {
         let rejection_kind = Rejection::Cancelled;
-        self.settle(|request| LogRecord::RequestRejected {
+        self.settle(|request| CallLogRecord::RequestRejected {
             request,
             rejection_kind,
         });

@@ -29,7 +29,7 @@ use super::external_calls::ExternalCallSender;
 use crate::local_http::access::{HttpError, check_token};
 use crate::local_http::{BodyReader, LocalServer};
 use body::BodyError;
-use route::Route;
+use route::RunRoute;
 
 /// The maximum body size in bytes.
 const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
@@ -49,7 +49,7 @@ pub struct Address {
 
 /// Why no address could be created.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum McpEndpointError {
     /// The socket could not be opened.
     #[error("cannot listen on 127.0.0.1: {0}")]
     Listen(#[from] std::io::Error),
@@ -60,29 +60,29 @@ pub enum OpenError {
 
 /// The MCP server, started on first use. It stops when dropped.
 #[derive(Default)]
-pub struct Server {
+pub struct McpEndpoint {
     listening: OnceCell<(Arc<Listening>, DropGuard)>,
 }
 
 struct Listening {
     port: u16,
     bodies: BodyReader,
-    routes: Mutex<Routes>,
+    routes: Mutex<RouteTable>,
 }
 
 #[derive(Default)]
-struct Routes {
-    open: HashMap<String, Arc<Route>>,
+struct RouteTable {
+    open: HashMap<String, Arc<RunRoute>>,
     ended: VecDeque<String>,
 }
 
-impl Server {
+impl McpEndpoint {
     /// Returns the address of a gate, the same one on every call.
-    pub async fn open(&self, gate: &Arc<ExternalCallSender>) -> Result<Address, OpenError> {
+    pub async fn open(&self, gate: &Arc<ExternalCallSender>) -> Result<Address, McpEndpointError> {
         let address = gate.address.get_or_try_init(|| async {
             let started = self.listening.get_or_try_init(Listening::start);
             let (listening, _) = started.await?;
-            Ok::<_, OpenError>(listening.route(gate)?)
+            Ok::<_, McpEndpointError>(listening.route(gate)?)
         });
         Ok(address.await?.clone())
     }
@@ -105,7 +105,7 @@ impl Listening {
         Ok((listening, end.drop_guard()))
     }
 
-    fn routes(&self) -> MutexGuard<'_, Routes> {
+    fn routes(&self) -> MutexGuard<'_, RouteTable> {
         self.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -123,7 +123,7 @@ impl Listening {
             url: format!("http://127.0.0.1:{}{path}", self.port).into(),
             token: token.clone(),
         };
-        let route = Arc::new(Route::new(token, gate));
+        let route = Arc::new(RunRoute::new(token, gate));
         self.routes().open.insert(path.clone(), Arc::clone(&route));
         let over = gate.over().clone();
         let listening = Arc::clone(self);
@@ -144,7 +144,7 @@ impl Listening {
         routes.ended.push_back(path);
     }
 
-    fn find(&self, path: &str) -> Result<Arc<Route>, HttpError> {
+    fn find(&self, path: &str) -> Result<Arc<RunRoute>, HttpError> {
         let routes = self.routes();
         match routes.open.get(path) {
             Some(route) => Ok(Arc::clone(route)),
@@ -190,7 +190,7 @@ fn copied(headers: &HeaderMap) -> HeaderMap {
     headers.iter().filter_map(copy).collect()
 }
 
-impl Drop for Route {
+impl Drop for RunRoute {
     /// Stops redacting the token: it is no longer valid, and the redactor's capacity is small.
     fn drop(&mut self) {
         foundation::secrets().forget(self.token());

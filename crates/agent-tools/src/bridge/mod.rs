@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::prompts::tools;
-use call_log::{CallLog, CallLogEntry, CallLogTarget, PendingCall, Rejection, SkipReason};
+use call_log::{CallLog, CallLogEntry, CallLogTarget, Rejection, SkipReason, WaitingCall};
 use content::Content;
 use cursor_proto::agent::v1::{
     AskQuestionArgs, AskQuestionResult, McpArgs, McpError, McpResult, McpSuccess, McpToolNotFound,
@@ -209,7 +209,7 @@ impl Bridge {
     ) -> QueuedCall {
         let count = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let id = format!("{}-tool-{count}", self.run);
-        let entry = self.book.enter(PendingCall {
+        let entry = self.book.enter(WaitingCall {
             count,
             cursor: cursor.clone(),
             host: id.clone(),

@@ -4,22 +4,22 @@ use sha2::{Digest as _, Sha256};
 
 /// Returns offered names for the host's names, in the same order and without duplicates.
 pub fn offered<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    let mut taken: Vec<String> = Vec::new();
+    let mut used: Vec<String> = Vec::new();
     for name in names {
         let plain = format!("pi__{}", sanitize(name));
         let mut candidate = plain.clone();
-        if taken.contains(&candidate) {
+        if used.contains(&candidate) {
             candidate = format!("{plain}__{}", short_hash(name));
             let hashed = candidate.clone();
             let mut count = 2;
-            while taken.contains(&candidate) {
+            while used.contains(&candidate) {
                 candidate = format!("{hashed}_{count}");
                 count += 1;
             }
         }
-        taken.push(candidate);
+        used.push(candidate);
     }
-    taken
+    used
 }
 
 /// Replaces runs of anything but letters, digits, `_` and `-` by one `_`, with none at the ends.

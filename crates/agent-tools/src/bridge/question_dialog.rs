@@ -46,7 +46,7 @@ pub enum DialogError {
     NothingAsked,
     /// The host has no UI to ask the user.
     #[error("{}", tools::UI_UNAVAILABLE)]
-    NobodyThere,
+    NoUser,
 }
 
 /// JSON Schema of the tool's arguments.
@@ -115,7 +115,7 @@ pub fn next(arguments: &Json, answers: &[Option<String>]) -> Result<DialogStep, 
     let asked = several.map_or(std::slice::from_ref(arguments), Vec::as_slice);
     let asked: Option<Vec<DialogQuestion>> = asked.iter().map(DialogQuestion::read).collect();
     let asked = asked.ok_or(DialogError::NothingAsked)?;
-    let mut said = answers.iter();
+    let mut given_answers = answers.iter();
     let mut given: Vec<(String, String)> = Vec::new();
     for question in &asked {
         let title = question.title.clone();
@@ -129,7 +129,7 @@ pub fn next(arguments: &Json, answers: &[Option<String>]) -> Result<DialogStep, 
             if question.allow_custom {
                 options.push(CUSTOM_ANSWER.into());
             }
-            let Some(answer) = said.next() else {
+            let Some(answer) = given_answers.next() else {
                 return Ok(DialogStep::Choose { title, options });
             };
             let choice = answer.as_ref().filter(|answer| options.contains(answer));
@@ -141,7 +141,7 @@ pub fn next(arguments: &Json, answers: &[Option<String>]) -> Result<DialogStep, 
         }
         let answer = match chosen {
             Some(value) => value,
-            None => match said.next() {
+            None => match given_answers.next() {
                 None => return Ok(DialogStep::Write { title }),
                 Some(None) => return Ok(cancelled(&given)),
                 Some(Some(text)) => text.clone(),
@@ -232,10 +232,10 @@ mod tests {
         let chosen = after(&hostile, &["B\u{fffd}"]);
         assert_eq!(chosen, done("User answered: b", &[("1", "b")]));
         let chosen = after(&hostile, &["A␛[2J"]);
-        let said = "A\u{1b}[2J";
+        let answer = "A\u{1b}[2J";
         assert_eq!(
             chosen,
-            done(&format!("User answered: {said}"), &[("1", said)])
+            done(&format!("User answered: {answer}"), &[("1", answer)])
         );
     }
 

@@ -135,7 +135,7 @@ impl ConfigCache {
         };
         let settings = match kept {
             Some(kept) => Arc::clone(&kept.settings),
-            None => self.unread(&place),
+            None => self.failed_closed(&place),
         };
         settings.servers.wake().await;
         settings
@@ -148,14 +148,14 @@ impl ConfigCache {
     /// Resolves when any scan finds that the workspace is large.
     async fn large(&self, workspace: &Path) {
         loop {
-            let told = self.grown.notified();
-            tokio::pin!(told);
+            let notified = self.grown.notified();
+            tokio::pin!(notified);
             // Enable before the check, so that no notification is missed.
-            told.as_mut().enable();
+            notified.as_mut().enable();
             if self.is_busy(workspace) {
                 return;
             }
-            told.await;
+            notified.await;
         }
     }
 
@@ -229,7 +229,7 @@ impl ConfigCache {
 
     /// Returns the settings to use when nothing can be read: the cached ones, or hooks that deny
     /// everything, because the unread settings may contain hooks that would.
-    fn unread(&self, place: &ScanRoot) -> Arc<CursorConfig> {
+    fn failed_closed(&self, place: &ScanRoot) -> Arc<CursorConfig> {
         let before = lock(&self.kept).get(&place.workspace).cloned();
         let why = "the settings of the workspace cannot be read";
         before.map_or_else(
@@ -350,29 +350,29 @@ mod tests {
         std::fs::write(workspace.join("deep/AGENTS.md"), "far").unwrap();
         let library = Arc::new(ConfigCache::new(Some(home), ChildReaper::default()));
         let choice = SourceFilter::default();
-        let told = |settings: &CursorConfig| -> Vec<String> {
+        let contents = |settings: &CursorConfig| -> Vec<String> {
             let rules = settings.rules.iter();
             rules.map(|rule| rule.content.clone()).collect()
         };
         // A scan is in progress.
         lock(&library.busy).insert(workspace.clone());
         let first = library.open(&choice, &workspace).await;
-        assert_eq!(told(&first), ["near"]);
+        assert_eq!(contents(&first), ["near"]);
         assert_eq!((first.hooks.all.len(), first.notices.len()), (1, 1));
         let second = library.open(&choice, &workspace).await;
-        assert_eq!((told(&second).len(), second.notices.len()), (1, 1));
+        assert_eq!((contents(&second).len(), second.notices.len()), (1, 1));
         lock(&library.busy).clear();
         let later = library.open(&choice, &workspace).await;
-        assert_eq!(told(&later), ["near", "far"]);
+        assert_eq!(contents(&later), ["near", "far"]);
         assert!(Arc::ptr_eq(&first.servers.0[0], &later.servers.0[0]));
         // Results of the earlier full scan are kept.
         lock(&library.busy).insert(workspace.clone());
         let again = library.open(&choice, &workspace).await;
-        assert_eq!((told(&again).len(), again.notices.len()), (2, 0));
+        assert_eq!((contents(&again).len(), again.notices.len()), (2, 0));
     }
 
     #[tokio::test]
-    async fn whoever_waits_hears_that_it_is_large() {
+    async fn a_waiting_caller_is_notified_of_a_large_workspace() {
         let folder = tempfile::tempdir().unwrap();
         let library = Arc::new(ConfigCache::new(None, ChildReaper::default()));
         let door = Arc::clone(
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn settings_nobody_could_read_let_nothing_run() {
+    async fn unreadable_settings_let_nothing_run() {
         let library = ConfigCache::new(None, ChildReaper::default());
         let place = ScanRoot {
             workspace: "/w".into(),
@@ -411,7 +411,7 @@ mod tests {
             choice: SourceFilter::default(),
             ..ScanRoot::default()
         };
-        let settings = library.unread(&place);
+        let settings = library.failed_closed(&place);
         assert_eq!(settings.hooks.events().len(), 4);
     }
 }

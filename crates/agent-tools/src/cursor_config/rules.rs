@@ -124,7 +124,7 @@ impl RuleFile {
 
     /// Whether a text already contains an always-applied rule, because hosts include such files in
     /// their system prompt.
-    pub(crate) fn is_told_in(&self, text: &str) -> bool {
+    pub(crate) fn is_included_in(&self, text: &str) -> bool {
         let content = self.content.trim();
         self.when == RuleActivation::Always && !content.is_empty() && text.contains(content)
     }
@@ -163,10 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_the_host_tells_is_known() {
+    fn a_rule_in_the_host_prompt_is_recognized() {
         let rule = RuleFile::whole(Path::new("/AGENTS.md"), "\n# Use tabs\n".into());
-        assert!(rule.is_told_in("Be brief.\n\n## /AGENTS.md\n\n# Use tabs\n\nMore"));
-        assert!(!rule.is_told_in("Be brief."));
-        assert!(!RuleFile::whole(Path::new("/AGENTS.md"), " \n".into()).is_told_in("Be brief."));
+        assert!(rule.is_included_in("Be brief.\n\n## /AGENTS.md\n\n# Use tabs\n\nMore"));
+        assert!(!rule.is_included_in("Be brief."));
+        assert!(
+            !RuleFile::whole(Path::new("/AGENTS.md"), " \n".into()).is_included_in("Be brief.")
+        );
     }
 }

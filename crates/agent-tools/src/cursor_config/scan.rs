@@ -93,7 +93,7 @@ pub(super) fn scan(place: &ScanRoot, reach: &ScanDepth<'_>) -> ScanResult {
         place,
         reach,
         survey: ConfigReader::default(),
-        taken: BTreeSet::new(),
+        loaded: BTreeSet::new(),
         rules: Vec::new(),
         skills: Vec::new(),
         servers: Vec::new(),
@@ -128,7 +128,7 @@ struct Scan<'a> {
     reach: &'a ScanDepth<'a>,
     survey: ConfigReader,
     /// Files that have been read, and skills by their path without the skill folder's name.
-    taken: BTreeSet<PathBuf>,
+    loaded: BTreeSet<PathBuf>,
     rules: Vec<RuleFile>,
     skills: Vec<Skill>,
     servers: Vec<ServerConfig>,
@@ -191,7 +191,7 @@ impl Scan<'_> {
     /// excluded from the model or over the limits.
     fn read(&mut self, path: &Path, within: Option<&Path>) -> Option<String> {
         if self.rules.len() + self.skills.len() >= MAX_FILES
-            || !self.taken.insert(path.to_owned())
+            || !self.loaded.insert(path.to_owned())
             || cursorignore::is_ignored(&self.place.workspace, path)
         {
             return None;
@@ -213,7 +213,7 @@ impl Scan<'_> {
 
     fn skill(&mut self, path: &Path, within: Option<&Path>) {
         if let Some(same) = across_folders(path)
-            && !self.taken.insert(same)
+            && !self.loaded.insert(same)
         {
             return;
         }

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skill_is_told_twice() {
+    fn a_skill_is_listed_in_both_forms() {
         let skill = read("---\nname: fly\ndescription: How to fly\npaths: '*.wing'\n---\nJump.");
         let proto = skill.proto().unwrap();
         assert_eq!(proto.description, "How to fly");

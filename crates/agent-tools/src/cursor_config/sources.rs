@@ -33,9 +33,9 @@ pub const SOURCES: [(&str, ConfigSource); 5] = [
 pub enum ProjectTrust {
     /// No project.
     #[default]
-    Nobody,
+    NoProject,
     /// Every project.
-    Everybody,
+    EveryProject,
     /// Projects in these folders.
     Folders(Vec<PathBuf>),
 }
@@ -44,8 +44,8 @@ impl ProjectTrust {
     /// Whether a workspace is trusted.
     pub fn covers(&self, workspace: &Path) -> bool {
         match self {
-            Self::Nobody => false,
-            Self::Everybody => true,
+            Self::NoProject => false,
+            Self::EveryProject => true,
             Self::Folders(folders) => folders.iter().any(|folder| {
                 let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
                 let workspace = workspace.canonicalize();
@@ -72,7 +72,7 @@ impl Default for SourceFilter {
     fn default() -> Self {
         Self {
             sources: SOURCES.iter().map(|(_, source)| *source).collect(),
-            trust: ProjectTrust::Nobody,
+            trust: ProjectTrust::NoProject,
             connect_timeout: Duration::from_secs(10),
             tool_timeout: Duration::from_secs(3600),
         }

@@ -58,7 +58,7 @@ fn attempt(
         }));
     }
     let prev_content = content(guard, path).unwrap_or_default();
-    let (folder, name) = cleared.folder(MissingFolders::Present)?;
+    let (folder, name) = cleared.folder(MissingFolders::Fail)?;
     // Checked again through the open directory, because the path may have been swapped since.
     let now = rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW)?;
     let kind = FileType::from_raw_mode(now.st_mode);

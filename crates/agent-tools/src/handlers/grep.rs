@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::io_errors;
 use super::search::{
-    self, FileMatches, HARD_LINES, OutputLine, Query, SearchError, SearchOutput, SortKey,
+    self, FileMatches, HARD_LINES, OutputLine, Query, SearchError, SearchOrder, SearchOutput,
 };
 use crate::workspace::path_guard::{PathDenied, PathGuard};
 use cursor_proto::agent::v1::*;
@@ -127,10 +127,10 @@ fn query(args: &GrepArgs) -> Result<Query, GrepFailure> {
         other => return Err(GrepFailure::Mode(other.into())),
     };
     let order = match args.sort.as_deref() {
-        None | Some("modified" | "none") => SortKey::Modified,
-        Some("accessed") => SortKey::Accessed,
-        Some("created") => SortKey::Created,
-        Some("path") => SortKey::Path,
+        None | Some("modified" | "none") => SearchOrder::Modified,
+        Some("accessed") => SearchOrder::Accessed,
+        Some("created") => SearchOrder::Created,
+        Some("path") => SearchOrder::Path,
         Some(other) => return Err(GrepFailure::Sort(other.into())),
     };
     let context = |count: Option<i32>, flag| match output {

@@ -32,15 +32,16 @@ pub(super) fn ls(guard: &PathGuard, args: &LsArgs, abort: &CancellationToken) ->
                 let patience = args
                     .timeout_ms
                     .map_or(TIMEOUT, |ms| Duration::from_millis(ms.into()));
-                let (root, end) = tree(guard, &path, exclusions, patience, abort);
+                let (root, is_complete) = tree(guard, &path, exclusions, patience, abort);
                 let directory_tree_root = Some(root);
-                match end {
-                    WalkEnd::Complete => ls_result::Result::Success(LsSuccess {
+                if is_complete {
+                    ls_result::Result::Success(LsSuccess {
                         directory_tree_root,
-                    }),
-                    WalkEnd::OutOfTime => ls_result::Result::Timeout(LsTimeout {
+                    })
+                } else {
+                    ls_result::Result::Timeout(LsTimeout {
                         directory_tree_root,
-                    }),
+                    })
                 }
             }
             Err(problem) => error(problem.to_string()),
@@ -101,11 +102,6 @@ fn exclusions(root: &Path, patterns: &[String]) -> Result<Override, ignore::Erro
     builder.build()
 }
 
-enum WalkEnd {
-    Complete,
-    OutOfTime,
-}
-
 #[derive(Default)]
 struct ListedFolder {
     folders: Vec<PathBuf>,
@@ -114,18 +110,19 @@ struct ListedFolder {
     unshown: i32,
 }
 
+/// Returns the files below a directory, and whether all were visited in time.
 fn tree(
     guard: &PathGuard,
     root: &Path,
     exclusions: Override,
     patience: Duration,
     abort: &CancellationToken,
-) -> (LsDirectoryTreeNode, WalkEnd) {
+) -> (LsDirectoryTreeNode, bool) {
     let deadline = Instant::now() + patience;
     let mut folders: HashMap<PathBuf, ListedFolder> = HashMap::new();
     folders.insert(root.to_owned(), ListedFolder::default());
     let mut used = root.to_string_lossy().encode_utf16().count();
-    let mut end = WalkEnd::Complete;
+    let mut is_complete = true;
     let mut rules = cursorignore::IgnoreRules::default();
     // No link is followed below the root, so only the root's own links have to be resolved.
     let real_root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
@@ -143,7 +140,7 @@ fn tree(
         .sort_by_file_name(|a, b| sort_names::names(&a.to_string_lossy(), &b.to_string_lossy()));
     for entry in walk.build() {
         if abort.is_cancelled() || Instant::now() > deadline {
-            end = WalkEnd::OutOfTime;
+            is_complete = false;
             break;
         }
         let Ok(entry) = entry else { continue };
@@ -156,7 +153,7 @@ fn tree(
         }
         place(&mut folders, root, entry.path(), &mut used);
     }
-    (node(&mut folders, root.to_owned()), end)
+    (node(&mut folders, root.to_owned()), is_complete)
 }
 
 /// Adds a file to its directory, or to the counts of all directories above it.

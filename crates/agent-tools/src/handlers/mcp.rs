@@ -21,7 +21,7 @@ pub(crate) async fn answer(
         }
         ExecRequest::ReadMcpResourceExecArgs(args) => {
             let result = Some(if is_saved(&args) {
-                unread(args, tools::MCP_RESOURCE_NOT_SAVED)
+                read_error(args, tools::MCP_RESOURCE_NOT_SAVED)
             } else {
                 resource(facts, args, &abort).await
             });
@@ -114,16 +114,16 @@ pub(crate) async fn resource(
 ) -> read_mcp_resource_exec_result::Result {
     let read = tokio::select! {
         read = facts.settings.servers.resource(&args) => read,
-        () = abort.cancelled() => return unread(args, CANCELLED),
+        () = abort.cancelled() => return read_error(args, CANCELLED),
     };
     read.unwrap_or_else(|| {
         let why = not_found(&args.server);
-        unread(args, &why)
+        read_error(args, &why)
     })
 }
 
 /// Returns the error result for a resource that was not read.
-pub(crate) fn unread(
+pub(crate) fn read_error(
     args: ReadMcpResourceExecArgs,
     why: &str,
 ) -> read_mcp_resource_exec_result::Result {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::mcp::{resource, unread};
+use super::mcp::{read_error, resource};
 use super::pi_tools;
 use crate::prompts;
 use crate::request_context::RunContext;
@@ -39,7 +39,7 @@ pub(super) async fn save(
             Err(_) => Some(prompts::tools::TOOL_CRASHED.into()),
         };
         if let Some(why) = why {
-            answer = unread(args, &format!("Failed to read MCP resource: {why}"));
+            answer = read_error(args, &format!("Failed to read MCP resource: {why}"));
         }
     }
     ReadMcpResourceExecResult {

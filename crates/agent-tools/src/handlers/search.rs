@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::workspace::path_guard::PathGuard;
 use crate::workspace::{cursorignore, walk};
-use output_budget::{BudgetState, Claim, FileOutput, SharedBudget};
+use output_budget::{BudgetState, FileOutput, SharedBudget};
 
 mod output_budget;
 
@@ -66,7 +66,7 @@ pub(super) enum SearchOutput {
 
 /// The order of files in the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SortKey {
+pub(super) enum SearchOrder {
     /// By time of the last change.
     Modified,
     /// By time of the last access.
@@ -89,7 +89,7 @@ pub(super) struct Query {
     pub(super) after: usize,
     pub(super) glob: Option<String>,
     pub(super) kind: Option<String>,
-    pub(super) order: SortKey,
+    pub(super) order: SearchOrder,
     pub(super) ascending: bool,
     /// Whether links are followed if their target is inside the workspace or the searched
     /// directory, because a link to the root of the disk would make a search endless.
@@ -149,7 +149,7 @@ pub(super) fn search(
     let mut candidates = candidates(guard, target, query, &stop)?;
     candidates.sort_by(|a, b| {
         let order = match query.order {
-            SortKey::Path => a.path.cmp(&b.path),
+            SearchOrder::Path => a.path.cmp(&b.path),
             _ => a.time.cmp(&b.time),
         };
         let order = if query.ascending {
@@ -227,10 +227,10 @@ fn candidates(
             if file {
                 let about = entry.metadata().ok();
                 let time = about.and_then(|about| match query.order {
-                    SortKey::Modified => about.modified().ok(),
-                    SortKey::Accessed => about.accessed().ok(),
-                    SortKey::Created => about.created().ok(),
-                    SortKey::Path => None,
+                    SearchOrder::Modified => about.modified().ok(),
+                    SearchOrder::Accessed => about.accessed().ok(),
+                    SearchOrder::Created => about.created().ok(),
+                    SearchOrder::Path => None,
                 });
                 if let Ok(mut found) = found.lock() {
                     found.push(Candidate {
@@ -318,12 +318,8 @@ impl WorkerPool<'_> {
                 if stop.check().is_err() {
                     break;
                 }
-                let claim = match at {
-                    0 => Claim::Firm,
-                    _ => Claim::Loose,
-                };
                 // A file that cannot be read has no matches.
-                let searched = worker.file(candidate, stop, FileOutput::new(&held, claim));
+                let searched = worker.file(candidate, stop, FileOutput::new(&held, at > 0));
                 if let Some(Ok(mut slot)) = results.get(at).map(Mutex::lock) {
                     *slot = searched.unwrap_or(FileOutcome::Nothing);
                 }

@@ -132,7 +132,7 @@ pub(crate) fn survey(
         let mut last = '\0';
         let mut empty = true;
         let mut marked = false;
-        let whole = decode(file, encoding, abort, |text| {
+        let is_valid = decode(file, encoding, abort, |text| {
             let mut text = text;
             if empty && let Some(rest) = text.strip_prefix('\u{feff}') {
                 marked = true;
@@ -152,7 +152,7 @@ pub(crate) fn survey(
             }
             true
         })?;
-        if whole == DecodeResult::Malformed {
+        if !is_valid {
             encoding = Encoding::Western;
             continue;
         }
@@ -239,20 +239,14 @@ fn drop_return(text: &mut String, last: bool) {
     }
 }
 
-/// Whether a file is valid in the encoding it was decoded with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DecodeResult {
-    Fine,
-    Malformed,
-}
-
-/// Passes a file's text to `take` in pieces until it returns `false`.
+/// Passes a file's text to `take` in pieces until it returns `false`. Returns whether the text so
+/// far is valid in this encoding.
 fn decode(
     file: &mut (impl Read + Seek),
     encoding: Encoding,
     abort: &CancellationToken,
     mut take: impl FnMut(&str) -> bool,
-) -> io::Result<DecodeResult> {
+) -> io::Result<bool> {
     file.seek(SeekFrom::Start(0))?;
     let mut buffer = vec![0; CHUNK];
     let mut held = 0;
@@ -271,7 +265,7 @@ fn decode(
                     text.push_str(valid);
                     valid.len()
                 }
-                None => return Ok(DecodeResult::Malformed),
+                None => return Ok(false),
             },
             Encoding::Western => {
                 // One byte per character: pieces can be decoded separately.
@@ -283,10 +277,10 @@ fn decode(
             Encoding::Utf16Be => wide(&buffer[..filled], over, u16::from_be_bytes, &mut text),
         };
         if !text.is_empty() && !take(&text) {
-            return Ok(DecodeResult::Fine);
+            return Ok(true);
         }
         if over {
-            return Ok(DecodeResult::Fine);
+            return Ok(true);
         }
         buffer.copy_within(used..filled, 0);
         held = filled - used;
@@ -354,7 +348,7 @@ pub(crate) fn faithful(bytes: &[u8]) -> Option<String> {
         FileKind::Picture | FileKind::Binary => (Encoding::Utf8, false),
     };
     let mut text = String::with_capacity(bytes.len());
-    let whole = decode(&mut file, encoding, &abort, |piece| {
+    let is_valid = decode(&mut file, encoding, &abort, |piece| {
         let mark = text.is_empty() && marked;
         text.push_str(
             piece
@@ -365,7 +359,7 @@ pub(crate) fn faithful(bytes: &[u8]) -> Option<String> {
         true
     });
     let same = |text: &String| encode(text, encoding, marked).is_some_and(|made| made == bytes);
-    Some(text).filter(|text| whole.is_ok_and(|whole| whole == DecodeResult::Fine) && same(text))
+    Some(text).filter(|text| is_valid.unwrap_or(false) && same(text))
 }
 
 #[cfg(test)]

@@ -190,7 +190,7 @@ fn as_read(bytes: &[u8]) -> Option<String> {
 /// Replaces a file's content. The bytes go to a new file that is renamed only when it is complete,
 /// so no reader sees half of it, and other hard links of the old file keep the old content.
 pub(crate) fn replace(cleared: &ApprovedPath, bytes: &[u8]) -> io::Result<()> {
-    let (folder, name) = cleared.folder(MissingFolders::Made)?;
+    let (folder, name) = cleared.folder(MissingFolders::Create)?;
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let old = match rustix::fs::openat(&folder, &name, flags, Mode::empty()) {
         Ok(old) => Some(File::from(old)),

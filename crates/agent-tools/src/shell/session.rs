@@ -25,7 +25,7 @@ use super::temp_dir::SessionTempDir;
 /// The most bytes of an incomplete line of input that are remembered.
 const MAX_UNFINISHED: usize = 64 * 1024;
 /// How long a write to a command's standard input may block.
-const UNREAD: Duration = Duration::from_secs(10);
+const STDIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The shell state of one session.
 #[derive(Debug, Default)]
@@ -97,7 +97,7 @@ pub(crate) enum StdinError {
     Broken(io::Error),
     /// It did not read its input in time.
     #[error("the command does not read its input")]
-    Unread,
+    NotRead,
     /// The request was cancelled.
     #[error("the input was cancelled")]
     Cancelled,
@@ -326,7 +326,7 @@ impl ShellSession {
                 ErrorKind::BrokenPipe => StdinError::NotFound,
                 _ => StdinError::Broken(error),
             }),
-            () = tokio::time::sleep(UNREAD) => Err(StdinError::Unread),
+            () = tokio::time::sleep(STDIN_TIMEOUT) => Err(StdinError::NotRead),
             () = abort.cancelled() => Err(StdinError::Cancelled),
         }
     }

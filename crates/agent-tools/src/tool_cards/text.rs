@@ -30,10 +30,10 @@ pub(super) fn utf16_len(text: &str) -> usize {
 
 /// Returns the first `max` units, without splitting a character.
 pub(super) fn utf16_prefix(text: &str, max: usize) -> &str {
-    let mut taken = 0;
+    let mut units = 0;
     for (at, c) in text.char_indices() {
-        taken += c.len_utf16();
-        if taken > max {
+        units += c.len_utf16();
+        if units > max {
             return &text[..at];
         }
     }

@@ -415,9 +415,9 @@ fn resolve(path: &Path) -> Result<PathBuf, PathDenied> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingFolders {
     /// They must exist.
-    Present,
+    Fail,
     /// They are created.
-    Made,
+    Create,
 }
 
 impl ApprovedPath {
@@ -435,7 +435,7 @@ impl ApprovedPath {
             let part = part.as_os_str();
             let opened = rustix::fs::openat(&folder, part, DIRECTORY, Mode::empty());
             folder = match opened {
-                Err(Errno::NOENT) if folders == MissingFolders::Made => {
+                Err(Errno::NOENT) if folders == MissingFolders::Create => {
                     match rustix::fs::mkdirat(&folder, part, Mode::from_raw_mode(0o777)) {
                         Ok(()) | Err(Errno::EXIST) => {}
                         Err(error) => return Err(error.into()),
@@ -451,7 +451,7 @@ impl ApprovedPath {
     /// Opens the file for reading. Fails if it is not a regular file, because opening a pipe could
     /// block and opening a device could have effects.
     pub fn open(&self) -> io::Result<File> {
-        let (folder, name) = self.folder(MissingFolders::Present)?;
+        let (folder, name) = self.folder(MissingFolders::Fail)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(&folder, name, flags, Mode::empty());
         let file = File::from(opened.map_err(swapped)?);

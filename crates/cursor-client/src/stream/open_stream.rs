@@ -31,44 +31,48 @@ pub(super) struct RunCall {
     pub(super) headers: HeaderMap,
 }
 
-/// A stream the server accepted, and its seat.
-pub(super) struct Answer {
+/// A stream the server accepted, and its permit.
+pub(super) struct OpenedStream {
     pub(super) response: reqwest::Response,
-    pub(super) seat: StreamPermit,
+    pub(super) permit: StreamPermit,
 }
 
 impl RunCall {
     /// Opens a stream that only receives.
-    pub(super) async fn listen(self, seat: StreamPermit, body: Bytes) -> Result<Answer, WireError> {
+    pub(super) async fn listen(
+        self,
+        permit: StreamPermit,
+        body: Bytes,
+    ) -> Result<OpenedStream, WireError> {
         let host = self.base.authority();
-        let request = self.request(&seat, body.into());
+        let request = self.request(&permit, body.into());
         let response = request.send().await;
         let response = response.map_err(|error| from_reqwest(&error, &host))?;
         let response = check_response(response, host).await?;
-        Ok(Answer { response, seat })
+        Ok(OpenedStream { response, permit })
     }
 
     /// Opens a bidirectional stream. If the connection is full, moves to another one, which is safe
     /// because no message has been sent on it yet.
-    pub(super) async fn talk(
+    pub(super) async fn open_duplex(
         self,
-        mut seat: StreamPermit,
+        mut permit: StreamPermit,
         mut messages: mpsc::Receiver<Bytes>,
-    ) -> Result<Answer, WireError> {
+    ) -> Result<OpenedStream, WireError> {
         let host = self.base.authority();
         loop {
             let shared = SharedMessages::new(messages);
             let body = reqwest::Body::wrap_stream(MessageBody::of(&shared));
-            let mut sending = Box::pin(self.request(&seat, body).send());
+            let mut sending = Box::pin(self.request(&permit, body).send());
             let response = tokio::select! {
                 response = &mut sending => response,
-                () = seat.overdue() => match shared.take() {
+                () = permit.overdue() => match shared.take() {
                     Some(untouched) => {
                         drop(sending);
                         tracing::debug!(host, "stream.moved");
                         messages = untouched;
-                        self.http.full(&self.base, self.version, seat);
-                        seat = self.http.seat(&self.base, self.version).map_err(|error| {
+                        self.http.full(&self.base, self.version, permit);
+                        permit = self.http.permit(&self.base, self.version).map_err(|error| {
                             TransportError::Tls { host: host.clone(), cause: error.to_string() }
                         })?;
                         continue;
@@ -79,19 +83,19 @@ impl RunCall {
             let response = match response.map_err(|error| from_reqwest(&error, &host)) {
                 Ok(response) => response,
                 Err(refused) if refused.is_refusal() => {
-                    self.http.full(&self.base, self.version, seat);
+                    self.http.full(&self.base, self.version, permit);
                     return Err(refused.into());
                 }
                 Err(error) => return Err(error.into()),
             };
-            seat.taken();
+            permit.mark_used();
             let response = check_response(response, host).await?;
-            return Ok(Answer { response, seat });
+            return Ok(OpenedStream { response, permit });
         }
     }
 
-    fn request(&self, seat: &StreamPermit, body: reqwest::Body) -> reqwest::RequestBuilder {
-        let request = seat.client().post(self.base.join(self.path));
+    fn request(&self, permit: &StreamPermit, body: reqwest::Body) -> reqwest::RequestBuilder {
+        let request = permit.client().post(self.base.join(self.path));
         request.headers(self.headers.clone()).body(body)
     }
 }

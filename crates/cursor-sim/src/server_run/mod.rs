@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::exchange::{ResponseSender, SendWindow};
 use super::inbox::{ClientInput, Inbox};
-use super::recording::{FrameContent, Recording, Side};
+use super::recording::{FrameContent, RecordingHandle, Side};
 use super::scenario::{Compression, InjectionPolicy};
 use super::schema::MessageJson;
 
@@ -56,7 +56,7 @@ enum ResponsePhase {
 pub(super) struct ServerRun {
     number: u64,
     request_id: Arc<str>,
-    recording: Recording,
+    recording: RecordingHandle,
     inbox: Inbox,
     sender: ResponseSender,
     window: SendWindow,
@@ -90,7 +90,7 @@ pub(super) struct RunConnection {
     /// The request id.
     pub(super) request_id: String,
     /// The recording.
-    pub(super) recording: Recording,
+    pub(super) recording: RecordingHandle,
     /// The client's messages.
     pub(super) inbox: Inbox,
     /// The response.
@@ -313,7 +313,7 @@ mod tests {
         let mut run = ServerRun::new(RunConnection {
             number: 1,
             request_id: "r".into(),
-            recording: Recording::start(None).unwrap(),
+            recording: RecordingHandle::start(None).unwrap(),
             inbox: Inbox::stream(incoming.body, Encoding::Identity),
             sender: ResponseSender::new(incoming.response, recorder),
             window: incoming.window,

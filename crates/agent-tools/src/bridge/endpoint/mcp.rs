@@ -11,7 +11,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value as Json;
 
-use super::route::Disconnected;
+use super::route::CallerDisconnected;
 use crate::bridge::content::Content;
 use crate::bridge::external_calls::{ExternalCallError, ExternalCallSender};
 use crate::bridge::{HostResult, Verdict};
@@ -44,7 +44,7 @@ impl ServerHandler for Tools {
         let connection = context
             .extensions
             .get::<http::request::Parts>()
-            .and_then(|parts| parts.extensions.get::<Disconnected>().cloned());
+            .and_then(|parts| parts.extensions.get::<CallerDisconnected>().cloned());
         let left = async {
             match connection {
                 Some(connection) => tokio::select! {

@@ -30,10 +30,10 @@ const SESSION: &str = "mcp-session-id";
 /// rmcp keeps a session for a client that may reconnect, and does not report broken connections. On
 /// loopback a client that disconnected is gone, so its call must not wait for an hour.
 #[derive(Debug, Clone)]
-pub(super) struct Disconnected(pub(super) CancellationToken);
+pub(super) struct CallerDisconnected(pub(super) CancellationToken);
 
 /// The route to one run.
-pub(super) struct Route {
+pub(super) struct RunRoute {
     token: SecretString,
     service: StreamableHttpService<Tools, LocalSessionManager>,
     manager: Arc<LocalSessionManager>,
@@ -46,7 +46,7 @@ pub(super) struct Route {
     end: CancellationToken,
 }
 
-impl Route {
+impl RunRoute {
     pub(super) fn new(token: SecretString, gate: &Arc<ExternalCallSender>) -> Self {
         let mut sessions = SessionConfig::default();
         // rmcp would end a session whose only call waits for more than five minutes, and the
@@ -100,7 +100,7 @@ impl Route {
         let disconnected = CancellationToken::new();
         request
             .extensions_mut()
-            .insert(Disconnected(disconnected.clone()));
+            .insert(CallerDisconnected(disconnected.clone()));
         // Dropped with this future if the client disconnects before there is a response.
         let disconnected = disconnected.drop_guard();
         let known = request.headers().get(SESSION);

@@ -241,8 +241,8 @@ mod tests {
             assert!(hooks[1].matches(HookEvent::BeforeShellExecution, "ls"));
             let why = "/h/hooks.json: beforeShellExecution is no list of hooks";
             assert_eq!(hooks[1].asked, HookAction::Not(why.into()));
-            let told = problems(Path::new("/h/hooks.json"), Some(&json));
-            assert_eq!(told, [format!("{why}: what it guards does not run")]);
+            let found = problems(Path::new("/h/hooks.json"), Some(&json));
+            assert_eq!(found, [format!("{why}: what it guards does not run")]);
         }
         // Entries that are not objects deny too.
         let json = json!({"hooks": {"beforeReadFile": ["exit 2", 7]}});

@@ -102,11 +102,11 @@ impl HookedExecutor {
             return HookDecision::Allow;
         }
         let asking = async {
-            let behind = tokio::task::spawn_blocking(move || (question.behind_links(), question));
-            let Ok((behind, question)) = behind.await else {
+            let resolved = tokio::task::spawn_blocking(move || (question.resolved(), question));
+            let Ok((resolved, question)) = resolved.await else {
                 return HookDecision::Deny(refusals::PATH_UNRESOLVED.into());
             };
-            for question in std::iter::once(question).chain(behind) {
+            for question in std::iter::once(question).chain(resolved) {
                 let (event, about) = (question.event, question.about);
                 let asked = hooks.ask(event, &question.subject, about, &self.occasion);
                 if let HookDecision::Deny(why) = asked.await {
@@ -133,7 +133,7 @@ impl HookedExecutor {
         replies: ReplySender,
         abort: CancellationToken,
     ) -> Result<(), ExecError> {
-        let (queue, mut said) = mpsc::channel(4);
+        let (queue, mut output) = mpsc::channel(4);
         let own = ReplySender::new(0, queue);
         let work = Arc::clone(&self.inner).execute(request.clone(), own, abort.clone());
         if let Some(call) = work.call {
@@ -144,7 +144,7 @@ impl HookedExecutor {
         let result = loop {
             tokio::select! {
                 biased;
-                Some((_, said)) = said.recv() => match said {
+                Some((_, output)) = output.recv() => match output {
                     ExecOutput::Reply(reply) => held.push(*reply),
                     ExecOutput::Call(call) => replies.call(call).await,
                 },
@@ -152,8 +152,8 @@ impl HookedExecutor {
             }
         };
         drop(done);
-        while let Ok((_, said)) = said.try_recv() {
-            if let ExecOutput::Reply(reply) = said {
+        while let Ok((_, output)) = output.try_recv() {
+            if let ExecOutput::Reply(reply) = output {
                 held.push(*reply);
             }
         }

@@ -33,7 +33,7 @@ const MAX_LINKS: usize = 40;
 impl HookInput {
     /// Returns the same question about the resolved path; `None` if there is no path or it has no
     /// links. Accesses the file system.
-    pub(super) fn behind_links(&self) -> Option<Self> {
+    pub(super) fn resolved(&self) -> Option<Self> {
         let (place, path) = self.path.as_ref()?;
         let real = resolved(path);
         if real == *path {

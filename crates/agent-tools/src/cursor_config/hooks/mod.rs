@@ -86,8 +86,8 @@ impl Hooks {
         let asking = wanted
             .iter()
             .map(|hook| run_hook::ask(&hook.asked, &payload, &occasion.workspace, &self.reaper));
-        let said = futures_util::future::join_all(asking).await;
-        let no: Vec<String> = said
+        let decisions = futures_util::future::join_all(asking).await;
+        let no: Vec<String> = decisions
             .into_iter()
             .filter_map(|verdict| match verdict {
                 HookDecision::Allow => None,

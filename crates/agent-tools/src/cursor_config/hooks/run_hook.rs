@@ -19,7 +19,7 @@ use crate::shell::reaper::ChildReaper;
 /// The most bytes kept of each output stream of a hook.
 const MAX_OUTPUT: u64 = 1024 * 1024;
 /// The most characters of a hook's message that are passed on.
-const MOST_TOLD: usize = 4096;
+const MAX_REASON_CHARS: usize = 4096;
 
 /// The decision of a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,7 +88,7 @@ async fn run(
     let output = child.stdout.take().ok_or_else(missing)?;
     let mut errors = child.stderr.take().ok_or_else(missing)?;
     let text = payload.to_string();
-    let telling = async move {
+    let writing = async move {
         // A write error is ignored because a hook need not read its input.
         let _ = input.write_all(text.as_bytes()).await;
         let _ = input.shutdown().await;
@@ -112,7 +112,7 @@ async fn run(
         tokio::io::copy(&mut errors, &mut tokio::io::sink()).await?;
         Ok(stderr)
     };
-    let ((), stdout, stderr) = tokio::try_join!(telling, answering, complaining)?;
+    let ((), stdout, stderr) = tokio::try_join!(writing, answering, complaining)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     Ok(HookExit {
         code: child.wait().await?.code(),
@@ -123,7 +123,7 @@ async fn run(
 
 /// Maps the exit code and output of a hook to a decision.
 fn judge(ended: &HookExit) -> HookDecision {
-    let deny = |text: &str| HookDecision::Deny(text.chars().take(MOST_TOLD).collect());
+    let deny = |text: &str| HookDecision::Deny(text.chars().take(MAX_REASON_CHARS).collect());
     let printed = HookOutput::read(&ended.stdout);
     match ended.code {
         Some(0) => match printed.objects.iter().find_map(denial) {
@@ -137,14 +137,14 @@ fn judge(ended: &HookExit) -> HookDecision {
             None => HookDecision::Allow,
         },
         Some(2) => {
-            let told = printed.objects.iter().rev().find_map(message);
+            let reason = printed.objects.iter().rev().find_map(message);
             let others = [
                 ended.stdout.as_str(),
                 &ended.stderr,
                 refusals::HOOK_GAVE_NO_REASON,
             ];
-            let told = told.or_else(|| others.into_iter().find(|text| !text.is_empty()));
-            deny(told.unwrap_or_default())
+            let reason = reason.or_else(|| others.into_iter().find(|text| !text.is_empty()));
+            deny(reason.unwrap_or_default())
         }
         Some(code) => deny(&refusals::hook_failed(code)),
         None => deny(refusals::HOOK_KILLED),
@@ -226,8 +226,8 @@ fn denial(object: &JsonObject) -> Option<String> {
             return no();
         }
         let names = ["permission", "decision", "permissionDecision"];
-        for said in names.iter().flat_map(|name| named(part, name)) {
-            match said.as_str() {
+        for decision in names.iter().flat_map(|name| named(part, name)) {
+            match decision.as_str() {
                 Some("allow" | "approve") => {}
                 Some("deny" | "block") => return no(),
                 Some("ask") => {
@@ -264,7 +264,7 @@ mod tests {
     use serde_json::json;
     use std::time::Duration;
 
-    async fn said(command: &str) -> HookDecision {
+    async fn decision(command: &str) -> HookDecision {
         let folder = std::env::temp_dir();
         let asked = HookAction::Command {
             command: command.into(),
@@ -300,7 +300,7 @@ mod tests {
             ("echo '{\"n\":{}}{\"permission\":\"allow\"}'", true),
         ] {
             assert_eq!(
-                said(command).await == HookDecision::Allow,
+                decision(command).await == HookDecision::Allow,
                 allowed,
                 "{command}"
             );
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_no_counts_wherever_it_stands() {
-        let said = |stdout: &str| {
+        let decision = |stdout: &str| {
             judge(&HookExit {
                 code: Some(0),
                 stdout: stdout.into(),
@@ -359,31 +359,31 @@ mod tests {
             ),
             (r#"{"log":"{"} {"log":"done"}"#, HookDecision::Allow),
         ] {
-            assert_eq!(said(stdout), verdict, "{stdout}");
+            assert_eq!(decision(stdout), verdict, "{stdout}");
         }
     }
 
     #[tokio::test]
     async fn one_that_prints_too_much_says_no_at_once() {
-        let HookDecision::Deny(why) = said("head -c 2000000 /dev/zero; sleep 600").await else {
+        let HookDecision::Deny(why) = decision("head -c 2000000 /dev/zero; sleep 600").await else {
             panic!("allowed");
         };
         assert_eq!(why, "the hook printed more than 1 MiB");
         // Excess output on stderr is discarded and does not affect the decision.
         let chatty = "head -c 2000000 /dev/zero >&2; echo '{\"permission\": \"allow\"}'";
-        assert_eq!(said(chatty).await, HookDecision::Allow);
+        assert_eq!(decision(chatty).await, HookDecision::Allow);
     }
 
     #[tokio::test]
-    async fn it_is_told_what_is_asked_and_its_words_are_passed_on() {
+    async fn a_hook_gets_the_request_and_its_reason_is_returned() {
         let reads =
             "grep -q 'rm -rf' && echo '{\"permission\":\"deny\",\"user_message\":\"no rm\"}'";
-        assert_eq!(said(reads).await, HookDecision::Deny("no rm".into()));
+        assert_eq!(decision(reads).await, HookDecision::Deny("no rm".into()));
         assert_eq!(
-            said("echo no >&2; exit 2").await,
+            decision("echo no >&2; exit 2").await,
             HookDecision::Deny("no".into())
         );
-        let HookDecision::Deny(words) = said("echo $CURSOR_PROJECT_DIR; exit 2").await else {
+        let HookDecision::Deny(words) = decision("echo $CURSOR_PROJECT_DIR; exit 2").await else {
             panic!("allowed");
         };
         assert_eq!(Path::new(&words), std::env::temp_dir().as_path());
@@ -391,7 +391,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_hook_that_hangs_says_no() {
-        let HookDecision::Deny(why) = said("sleep 600").await else {
+        let HookDecision::Deny(why) = decision("sleep 600").await else {
             panic!("allowed");
         };
         assert_eq!(why, "the hook did not answer within 30 s");

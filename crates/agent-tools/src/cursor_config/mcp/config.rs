@@ -16,12 +16,12 @@ pub struct ServerConfig {
     /// The prefix of its tools' names: unique, and only characters that Cursor accepts.
     pub label: String,
     /// How to connect to it.
-    pub way: Transport,
+    pub way: McpTransport,
 }
 
 impl ServerConfig {
     /// Creates a configuration with the label that follows from its name.
-    pub(in crate::cursor_config) fn new(name: String, way: Transport) -> Self {
+    pub(in crate::cursor_config) fn new(name: String, way: McpTransport) -> Self {
         let label = String::new();
         let mut config = Self { name, label, way };
         config.label = plain(&config.identifier());
@@ -30,10 +30,10 @@ impl ServerConfig {
 
     /// Appends a number to the label if one of the others already uses it.
     pub(in crate::cursor_config) fn stand_beside(&mut self, others: &[Self]) {
-        let taken = |label: &str| others.iter().any(|other| other.label == label);
+        let is_used = |label: &str| others.iter().any(|other| other.label == label);
         let mut number = 1;
         let own = self.label.clone();
-        while taken(&self.label) {
+        while is_used(&self.label) {
             number += 1;
             self.label = format!("{own}_{number}");
         }
@@ -60,7 +60,7 @@ pub(super) fn plain(name: &str) -> String {
 
 /// How to connect to a server.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Transport {
+pub enum McpTransport {
     /// A process that is spoken to over stdin and stdout.
     Command {
         /// The program.
@@ -82,7 +82,7 @@ pub enum Transport {
 }
 
 /// Omits arguments, variables and headers, because they can contain secrets.
-impl fmt::Debug for Transport {
+impl fmt::Debug for McpTransport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Command { program, args, .. } => {
@@ -129,7 +129,7 @@ fn way(
     server: &Json,
     names: &EnvNames<'_>,
     env_file: &mut dyn FnMut(&Path) -> Option<String>,
-) -> Result<Transport, String> {
+) -> Result<McpTransport, String> {
     let text = |key: &str| {
         let text = server[key].as_str().filter(|text| !text.trim().is_empty());
         text.map(|text| filled(text, names))
@@ -155,7 +155,7 @@ fn way(
             env = variables(&text.ok_or("its envFile is no file that can be read")?);
         }
         env.extend(map("env"));
-        return Ok(Transport::Command {
+        return Ok(McpTransport::Command {
             program,
             args: args
                 .filter_map(|arg| Some(filled(arg.as_str()?, names)))
@@ -173,7 +173,7 @@ fn way(
     if !url.starts_with("http://") && !url.starts_with("https://") {
         return Err("its url is not http or https".into());
     }
-    Ok(Transport::Http {
+    Ok(McpTransport::Http {
         url,
         headers: map("headers"),
     })
@@ -258,7 +258,7 @@ mod tests {
             "off": {"command": "x", "disabled": true},
         }}));
         assert_eq!(problems, [""; 0]);
-        let Transport::Command {
+        let McpTransport::Command {
             program,
             args,
             env,
@@ -273,7 +273,7 @@ mod tests {
             (env["T"].as_str(), folder.to_str()),
             ("t0ken", Some("/srv/space/sub"))
         );
-        let Transport::Http { url, headers } = &servers[1].way else {
+        let McpTransport::Http { url, headers } = &servers[1].way else {
             panic!("{servers:?}");
         };
         assert_eq!(url, "https://t0ken.example/space");
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_by_name() {
+    fn invalid_settings_are_reported_by_name() {
         let (servers, problems) = parsed(&json!({"mcpServers": {
             "a": {}, "b": {"url": "ftp://x"}, "c": {"url": "http://x", "type": "sse"},
             "d": {"command": "x", "type": "http"}, "e": {"command": "x", "envFile": "none"}, "f": {"command": "x"},

@@ -15,10 +15,10 @@ use tokio::process::Command;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::config::{ServerConfig, Transport};
+use super::config::{McpTransport, ServerConfig};
 use super::http::BoundedHttpClient;
 use super::lines::{MAX_LINE, bounded};
-use super::{ConnectError, ConnectedServer, ConnectionId, ConnectionState, McpServer};
+use super::{ConnectedServer, ConnectionId, ConnectionState, McpConnectError, McpServer};
 use crate::shell::process_group::{scrub, spawn};
 
 type Service = RunningService<RoleClient, McpClient>;
@@ -30,12 +30,12 @@ pub(super) async fn keep(
     config: ServerConfig,
     limit: Duration,
 ) {
-    let tell = |state: ConnectionState| {
+    let set_state = |state: ConnectionState| {
         if let Some(server) = server.upgrade() {
-            server.tell(connection, state);
+            server.set_state(connection, state);
         }
     };
-    let failed = |why: ConnectError| ConnectionState::Failed {
+    let failed = |why: McpConnectError| ConnectionState::Failed {
         why,
         at: Instant::now(),
     };
@@ -43,22 +43,22 @@ pub(super) async fn keep(
     let changed = Arc::new(Notify::new());
     let client = McpClient(Arc::clone(&changed));
     let connected = tokio::time::timeout(limit, open(&server, connection, &config, client)).await;
-    let (service, ready) = match connected.unwrap_or(Err(ConnectError::Slow(limit))) {
+    let (service, ready) = match connected.unwrap_or(Err(McpConnectError::Slow(limit))) {
         Ok(connected) => connected,
         Err(why) => {
             tracing::debug!(%why, "mcp.failed");
-            return tell(failed(why));
+            return set_state(failed(why));
         }
     };
     tracing::debug!(tools = ready.tools.len(), "mcp.connected");
     let peer = ready.peer.clone();
-    tell(ConnectionState::Ready(Arc::new(ready)));
+    set_state(ConnectionState::Ready(Arc::new(ready)));
     tokio::select! {
         _ = service.waiting() => {}
         () = refresh(&server, peer, &changed, limit) => {}
     }
     tracing::debug!("mcp.ended");
-    tell(failed(ConnectError::Ended));
+    set_state(failed(McpConnectError::Ended));
 }
 
 /// Lists the server's tools again whenever it reports a change, one listing at a time. Returns
@@ -87,9 +87,9 @@ async fn open(
     connection: ConnectionId,
     config: &ServerConfig,
     client: McpClient,
-) -> Result<(Service, ConnectedServer), ConnectError> {
+) -> Result<(Service, ConnectedServer), McpConnectError> {
     let (service, http) = match &config.way {
-        Transport::Command {
+        McpTransport::Command {
             program,
             args,
             env,
@@ -105,18 +105,18 @@ async fn open(
                 .stdout(Stdio::piped())
                 // Its stderr is discarded, because ours is not for the output of servers.
                 .stderr(Stdio::null());
-            let server = server.upgrade().ok_or(ConnectError::Refused)?;
+            let server = server.upgrade().ok_or(McpConnectError::Refused)?;
             let (mut child, group) = spawn(&mut command, &server.reaper)
-                .map_err(|error| ConnectError::Start(error.kind()))?;
+                .map_err(|error| McpConnectError::Start(error.kind()))?;
             let pipes = child.stdout.take().zip(child.stdin.take());
             // Dropping the server ends its processes.
             server.keep_group(connection, group);
             drop(server);
-            let (output, input) = pipes.ok_or(ConnectError::Refused)?;
+            let (output, input) = pipes.ok_or(McpConnectError::Refused)?;
             let connected = client.serve((bounded(output), input)).await;
-            (connected.map_err(|_| ConnectError::Refused)?, None)
+            (connected.map_err(|_| McpConnectError::Refused)?, None)
         }
-        Transport::Http { url, headers } => {
+        McpTransport::Http { url, headers } => {
             let http = BoundedHttpClient::new(http_client(url)?);
             let transport = StreamableHttpClientTransport::with_client(
                 http.clone(),
@@ -130,15 +130,15 @@ async fn open(
     match ask(&service).await {
         Ok(ready) => Ok((service, ready)),
         Err(ListError::Failed) => Err(refused(http.as_ref())),
-        Err(ListError::TooLong) => Err(ConnectError::TooManyTools),
+        Err(ListError::TooLong) => Err(McpConnectError::TooManyTools),
     }
 }
 
 /// Returns why a server could not be connected: it wants a sign-in if it answered so over HTTP.
-fn refused(http: Option<&BoundedHttpClient>) -> ConnectError {
+fn refused(http: Option<&BoundedHttpClient>) -> McpConnectError {
     match http {
-        Some(http) if http.wants_sign_in() => ConnectError::SignIn,
-        _ => ConnectError::Refused,
+        Some(http) if http.wants_sign_in() => McpConnectError::SignIn,
+        _ => McpConnectError::Refused,
     }
 }
 
@@ -196,7 +196,7 @@ async fn ask(service: &Service) -> Result<ConnectedServer, ListError> {
     })
 }
 
-fn http_client(url: &str) -> Result<reqwest::Client, ConnectError> {
+fn http_client(url: &str) -> Result<reqwest::Client, McpConnectError> {
     let builder = reqwest::Client::builder()
         // A response that was not read to its end must not stall the next request.
         .pool_max_idle_per_host(0)
@@ -209,12 +209,12 @@ fn http_client(url: &str) -> Result<reqwest::Client, ConnectError> {
     };
     builder
         .build()
-        .map_err(|_| ConnectError::Settings("the system's certificates cannot be read"))
+        .map_err(|_| McpConnectError::Settings("the system's certificates cannot be read"))
 }
 
 fn header_map(
     headers: &std::collections::BTreeMap<String, String>,
-) -> Result<HashMap<HeaderName, HeaderValue>, ConnectError> {
+) -> Result<HashMap<HeaderName, HeaderValue>, McpConnectError> {
     let header = |(name, value): (&String, &String)| {
         let name = name.parse::<HeaderName>().ok()?;
         let mut value = value.parse::<HeaderValue>().ok()?;
@@ -225,7 +225,7 @@ fn header_map(
         .iter()
         .map(header)
         .collect::<Option<_>>()
-        .ok_or(ConnectError::Settings("its headers are no HTTP headers"))
+        .ok_or(McpConnectError::Settings("its headers are no HTTP headers"))
 }
 
 /// Our client handler: it only records that the server's tools changed.
@@ -254,7 +254,7 @@ mod tests {
     use std::collections::BTreeMap;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    async fn fares(way: Transport) -> ConnectionState {
+    async fn fares(way: McpTransport) -> ConnectionState {
         let config = ServerConfig::new("s".into(), way);
         let times = Timeouts {
             connect: Duration::from_secs(20),
@@ -265,8 +265,8 @@ mod tests {
         server.settled().await
     }
 
-    fn command(script: &str) -> Transport {
-        Transport::Command {
+    fn command(script: &str) -> McpTransport {
+        McpTransport::Command {
             program: "sh".into(),
             args: vec!["-c".into(), script.into()],
             env: BTreeMap::new(),
@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    async fn answering(status: &'static str) -> Transport {
+    async fn answering(status: &'static str) -> McpTransport {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         tokio::spawn(async move {
@@ -286,17 +286,17 @@ mod tests {
                 let _ = stream.write_all(answer.as_bytes()).await;
             }
         });
-        Transport::Http {
+        McpTransport::Http {
             url,
             headers: BTreeMap::new(),
         }
     }
 
     /// A free port that refuses connections, with this path.
-    async fn nobody_at(path: &str) -> Transport {
+    async fn unused_port_at(path: &str) -> McpTransport {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}{path}", listener.local_addr().unwrap());
-        Transport::Http {
+        McpTransport::Http {
             url,
             headers: BTreeMap::new(),
         }
@@ -304,7 +304,7 @@ mod tests {
 
     /// A server whose pages of tools never end; `description` is a command that prints that of the
     /// one tool of a page.
-    fn endless_pages(description: &str) -> Transport {
+    fn endless_pages(description: &str) -> McpTransport {
         command(&format!(
             r#"
 while read -r line; do
@@ -326,23 +326,23 @@ done"#
         let ConnectionState::Failed { why, .. } = fares(way).await else {
             panic!("it is there");
         };
-        assert_eq!(why, ConnectError::TooManyTools);
+        assert_eq!(why, McpConnectError::TooManyTools);
     }
 
     #[tokio::test]
-    async fn why_a_server_is_not_there_is_told() {
+    async fn the_reason_a_server_is_missing_is_reported() {
         for (way, expected) in [
-            (answering("401 Unauthorized").await, ConnectError::SignIn),
-            (answering("403 Forbidden").await, ConnectError::SignIn),
-            (answering("500 Oh").await, ConnectError::Refused),
+            (answering("401 Unauthorized").await, McpConnectError::SignIn),
+            (answering("403 Forbidden").await, McpConnectError::SignIn),
+            (answering("500 Oh").await, McpConnectError::Refused),
             // The status counts, not a text that looks like one.
             (
                 answering("500 Not 401, Unauthorized or 403").await,
-                ConnectError::Refused,
+                McpConnectError::Refused,
             ),
-            (nobody_at("/401/403").await, ConnectError::Refused),
-            (command("exit 3"), ConnectError::Refused),
-            (command("echo what"), ConnectError::Refused),
+            (unused_port_at("/401/403").await, McpConnectError::Refused),
+            (command("exit 3"), McpConnectError::Refused),
+            (command("echo what"), McpConnectError::Refused),
         ] {
             let ConnectionState::Failed { why, .. } = fares(way.clone()).await else {
                 panic!("{way:?} is there");

@@ -30,7 +30,7 @@ use super::lines::{MAX_LINE, too_long};
 
 /// An event of a stream.
 type SseEvent = <BoxedSseResponse as TryStream>::Ok;
-type HttpError = StreamableHttpError<reqwest::Error>;
+type McpHttpError = StreamableHttpError<reqwest::Error>;
 type HeaderFields = HashMap<HeaderName, HeaderValue>;
 
 /// An HTTP client that reads no more than a limit of a JSON body or of an event, and answers the
@@ -73,7 +73,7 @@ impl BoundedHttpClient {
         &self,
         response: reqwest::Response,
         id: Option<RequestId>,
-    ) -> Result<Option<ServerJsonRpcMessage>, HttpError> {
+    ) -> Result<Option<ServerJsonRpcMessage>, McpHttpError> {
         match (read(response, self.limit).await?, id) {
             (Some(body), _) => Ok(serde_json::from_slice(&body).ok()),
             (None, Some(id)) => Ok(Some(self.refusal(id))),
@@ -99,7 +99,7 @@ impl BoundedHttpClient {
     }
 
     /// Returns the error for a response that refuses the request.
-    fn failure(&self, response: &reqwest::Response) -> HttpError {
+    fn failure(&self, response: &reqwest::Response) -> McpHttpError {
         let status = response.status();
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             self.wants_sign_in.store(true, Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl StreamableHttpClient for BoundedHttpClient {
         session: Option<Arc<str>>,
         auth: Option<String>,
         headers: HeaderFields,
-    ) -> Result<StreamableHttpPostResponse, HttpError> {
+    ) -> Result<StreamableHttpPostResponse, McpHttpError> {
         let id = match &message {
             ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
@@ -200,7 +200,7 @@ impl StreamableHttpClient for BoundedHttpClient {
         session: Arc<str>,
         auth: Option<String>,
         headers: HeaderFields,
-    ) -> Result<(), HttpError> {
+    ) -> Result<(), McpHttpError> {
         let deleted = self.client.delete_session(uri, session, auth, headers);
         deleted.await
     }
@@ -212,7 +212,7 @@ impl StreamableHttpClient for BoundedHttpClient {
         last_event: Option<String>,
         auth: Option<String>,
         headers: HeaderFields,
-    ) -> Result<BoxedSseResponse, HttpError> {
+    ) -> Result<BoxedSseResponse, McpHttpError> {
         let stream = self.client.get_stream_with_max_sse_event_size(
             uri, session, last_event, auth, headers, self.limit,
         );
@@ -229,7 +229,10 @@ fn is_reserved(name: &HeaderName) -> bool {
 
 /// Returns the body of a response, or `None` if it is longer than `limit`. No more than that and
 /// one network buffer is held in memory.
-async fn read(mut response: reqwest::Response, limit: usize) -> Result<Option<Vec<u8>>, HttpError> {
+async fn read(
+    mut response: reqwest::Response,
+    limit: usize,
+) -> Result<Option<Vec<u8>>, McpHttpError> {
     let announced = response.content_length().unwrap_or(0);
     if announced > limit as u64 {
         return Ok(None);

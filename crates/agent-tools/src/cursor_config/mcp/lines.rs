@@ -39,9 +39,9 @@ async fn copy(
             return to.shutdown().await;
         }
         let end = piece.iter().position(|byte| *byte == b'\n');
-        let taken = end.map_or(piece.len(), |end| end + 1);
-        line.push(&piece[..taken], limit);
-        from.consume(taken);
+        let length = end.map_or(piece.len(), |end| end + 1);
+        line.push(&piece[..length], limit);
+        from.consume(length);
         if end.is_some() {
             let line = std::mem::take(&mut line);
             if line.is_long {
@@ -93,7 +93,7 @@ impl BoundedLine {
         }
         let id = head.id.or_else(|| last_id(&self.end));
         let Some(id) = id else {
-            let problem = "a message is too long and does not tell what it answers";
+            let problem = "a message is too long and has no id of the request it answers";
             return Err(io::Error::other(problem));
         };
         let message = too_long(limit);

@@ -22,7 +22,7 @@ use crate::bridge::schema_sanitizer;
 use crate::shell::process_group::ProcessGroup;
 use crate::shell::reaper::ChildReaper;
 use crate::tool_definition::ToolDefinition;
-use config::{ServerConfig, Transport, plain};
+use config::{McpTransport, ServerConfig, plain};
 
 /// How long a turn waits for servers it has just started, so that it can offer their tools.
 /// Counted once for each server; later turns do not wait.
@@ -90,7 +90,7 @@ pub(super) enum ConnectionState {
     /// Connected.
     Ready(Arc<ConnectedServer>),
     /// Not connected, or no longer.
-    Failed { why: ConnectError, at: Instant },
+    Failed { why: McpConnectError, at: Instant },
 }
 
 /// A connected server.
@@ -104,7 +104,7 @@ pub(super) struct ConnectedServer {
 /// Why a server is not connected. The server's own text is omitted, because it may quote a
 /// password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ConnectError {
+pub(super) enum McpConnectError {
     /// The program cannot be started.
     #[error("its command cannot be started: {0}")]
     Start(std::io::ErrorKind),
@@ -159,7 +159,7 @@ impl McpServer {
         let (wanted, was_there) = match &*self.state.borrow() {
             ConnectionState::Asleep => (true, false),
             ConnectionState::Failed {
-                why: ConnectError::Ended,
+                why: McpConnectError::Ended,
                 ..
             } => (true, true),
             ConnectionState::Failed { at, .. } => (at.elapsed() >= AGAIN, false),
@@ -184,8 +184,8 @@ impl McpServer {
     /// Returns the server's address for a hook's input: its kind and its value.
     pub(super) fn place(&self) -> (&'static str, String) {
         match &self.config.way {
-            Transport::Http { url, .. } => ("url", url.clone()),
-            Transport::Command { program, args, .. } => (
+            McpTransport::Http { url, .. } => ("url", url.clone()),
+            McpTransport::Command { program, args, .. } => (
                 "command",
                 [std::slice::from_ref(program), &args[..]]
                     .concat()
@@ -196,7 +196,7 @@ impl McpServer {
 
     /// Publishes the state of a connection. A failed one releases its processes, because their ids
     /// may soon be reused.
-    fn tell(&self, connection: ConnectionId, state: ConnectionState) {
+    fn set_state(&self, connection: ConnectionId, state: ConnectionState) {
         let mut hold = self.hold();
         if hold.connection != connection {
             return;
@@ -214,7 +214,7 @@ impl McpServer {
         if is_broken {
             hold.leave();
             hold.connection.0 += 1;
-            let (why, at) = (ConnectError::Ended, Instant::now());
+            let (why, at) = (McpConnectError::Ended, Instant::now());
             self.state.send_replace(ConnectionState::Failed { why, at });
         }
     }
@@ -266,13 +266,13 @@ impl McpServer {
             return Vec::new();
         };
         let provider = self.config.identifier();
-        let mut taken = BTreeSet::new();
+        let mut used = BTreeSet::new();
         let mut offer = |tool: &Tool| {
             let schema = serde_json::Value::Object((*tool.input_schema).clone());
             let own = format!("{}-{}", self.config.label, plain(&tool.name));
             let mut name = own.clone();
             let mut number = 1;
-            while !taken.insert(name.clone()) {
+            while !used.insert(name.clone()) {
                 number += 1;
                 name = format!("{own}_{number}");
             }
@@ -359,7 +359,7 @@ mod tests {
     /// Servers that never answer.
     fn silent(count: usize) -> McpServers {
         let server = |number: usize| {
-            let way = Transport::Command {
+            let way = McpTransport::Command {
                 program: "sleep".into(),
                 args: vec!["600".into()],
                 env: BTreeMap::new(),

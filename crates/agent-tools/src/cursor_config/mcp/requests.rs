@@ -28,7 +28,7 @@ impl McpServer {
             ConnectionState::Ready(_) => ("connected", None),
             ConnectionState::Failed { why, .. } => {
                 let word = match why {
-                    super::ConnectError::SignIn => "needsAuth",
+                    super::McpConnectError::SignIn => "needsAuth",
                     _ => "error",
                 };
                 (word, Some(why.to_string()))
@@ -133,7 +133,7 @@ impl McpServer {
             Err(_) => return Err(self.silent(limit)),
         };
         let server = self.config.identifier();
-        let told = |resource: Resource| list_mcp_resources_exec_result::McpResource {
+        let to_wire = |resource: Resource| list_mcp_resources_exec_result::McpResource {
             uri: resource.uri.clone(),
             name: Some(resource.name.clone()),
             description: resource.description.clone(),
@@ -141,7 +141,7 @@ impl McpServer {
             server: server.clone(),
             ..Default::default()
         };
-        Ok(list.into_iter().map(told).collect())
+        Ok(list.into_iter().map(to_wire).collect())
     }
 
     fn silent(&self, limit: Duration) -> String {
@@ -386,7 +386,7 @@ fn error(error: String) -> McpResult {
 mod tests {
     use super::*;
     use crate::cursor_config::mcp::config::ServerConfig;
-    use crate::cursor_config::mcp::{Timeouts, Transport};
+    use crate::cursor_config::mcp::{McpTransport, Timeouts};
     use crate::shell::reaper::ChildReaper;
 
     /// A server with two tools that never answers requests for resources.
@@ -399,7 +399,7 @@ mod tests {
     done"#;
 
     fn silent(label: &str) -> McpServers {
-        let way = Transport::Command {
+        let way = McpTransport::Command {
             program: "sh".into(),
             args: vec!["-c".into(), SILENT.into()],
             env: Default::default(),
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_list_its_resources_is_told() {
+    async fn a_server_that_does_not_list_its_resources_is_reported() {
         let servers = silent("s");
         assert!(servers.0[0].ready().await.is_ok());
         tokio::time::pause();

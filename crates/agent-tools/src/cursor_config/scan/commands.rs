@@ -17,7 +17,7 @@ pub(super) enum EnvFiles {
     /// They are read.
     Read,
     /// They are not opened, because the file that names them is not trusted.
-    Left,
+    Skip,
 }
 
 /// Whether the commands in a project's file may be run.
@@ -89,7 +89,7 @@ impl Scan<'_> {
             let servers = self.server_file(file, text, EnvFiles::Read);
             return self.add_servers(servers);
         };
-        let servers = self.server_file(file, text, EnvFiles::Left);
+        let servers = self.server_file(file, text, EnvFiles::Skip);
         if servers.is_empty() {
             return;
         }
@@ -178,16 +178,16 @@ impl Scan<'_> {
         let survey = &mut self.survey;
         let mut env_file = |file: &Path| match env_files {
             EnvFiles::Read => survey.text(file, None),
-            EnvFiles::Left => Some(String::new()),
+            EnvFiles::Skip => Some(String::new()),
         };
         let (servers, problems) = match jsonc::parse(&text) {
             Ok(json) => servers::read(&json, &names, &mut env_file),
             Err(error) => (Vec::new(), vec![error.to_string()]),
         };
-        let told = problems
+        let notices = problems
             .iter()
             .map(|problem| format!("{}: {problem}", path.display()));
-        self.survey.notices.extend(told);
+        self.survey.notices.extend(notices);
         servers
     }
 }

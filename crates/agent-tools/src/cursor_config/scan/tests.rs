@@ -1,6 +1,6 @@
 use super::*;
 use crate::cursor_config::hooks::config::HookAction;
-use crate::cursor_config::mcp::config::Transport;
+use crate::cursor_config::mcp::config::McpTransport;
 use crate::cursor_config::sources::ProjectTrust;
 use std::fs;
 
@@ -173,12 +173,12 @@ fn a_projects_commands_count_once_it_is_trusted() {
         });
         let own = |hook: &&Hook| matches!(hook.asked, HookAction::Command { .. });
         let run = scanned.hooks.iter().filter(own).count();
-        let Transport::Command { program, .. } = &scanned.servers[0].way else {
+        let McpTransport::Command { program, .. } = &scanned.servers[0].way else {
             panic!("{scanned:?}");
         };
         (program.clone(), run, scanned.notices.len())
     };
-    assert_eq!(looked(ProjectTrust::Nobody), ("mine".into(), 0, 2));
+    assert_eq!(looked(ProjectTrust::NoProject), ("mine".into(), 0, 2));
     let here = ProjectTrust::Folders(vec![root.join("work")]);
     assert_eq!(looked(here), ("theirs".into(), 1, 0));
 }
@@ -195,7 +195,7 @@ fn a_large_workspace_says_so_once() {
         choice: SourceFilter::default(),
         ..ScanRoot::default()
     };
-    let said = |large: LargeWorkspace| {
+    let notice_count = |large: LargeWorkspace| {
         let times = std::cell::Cell::new(0);
         scan(
             &place,
@@ -204,10 +204,10 @@ fn a_large_workspace_says_so_once() {
         times.get()
     };
     let time = Duration::ZERO;
-    assert_eq!(said(LargeWorkspace { entries: 2, time }), 1);
-    assert_eq!(said(LargeWorkspace { entries: 99, time }), 0);
+    assert_eq!(notice_count(LargeWorkspace { entries: 2, time }), 1);
+    assert_eq!(notice_count(LargeWorkspace { entries: 99, time }), 0);
     let time = Duration::from_secs(99);
-    assert_eq!(said(LargeWorkspace { entries: 2, time }), 0);
+    assert_eq!(notice_count(LargeWorkspace { entries: 2, time }), 0);
 }
 
 /// Reading a pipe or `/dev/zero` would never end.
@@ -232,13 +232,13 @@ fn a_file_of_variables_is_read_within_bounds_and_only_where_it_is_trusted() {
             ..ScanRoot::default()
         })
     };
-    let refused = look(ProjectTrust::Nobody);
+    let refused = look(ProjectTrust::NoProject);
     assert!(refused.servers.is_empty());
     let [notice] = &refused.notices[..] else {
         panic!("{:?}", refused.notices);
     };
     assert!(notice.contains("(a, b, c, d)"), "{notice}");
-    let trusted = look(ProjectTrust::Everybody);
+    let trusted = look(ProjectTrust::EveryProject);
     let names: Vec<&str> = trusted
         .servers
         .iter()
@@ -246,13 +246,13 @@ fn a_file_of_variables_is_read_within_bounds_and_only_where_it_is_trusted() {
         .collect();
     assert_eq!(names, ["a"]);
     for server in ["b", "c", "d"] {
-        let told = format!("server \"{server}\": its envFile");
-        let says = |notice: &String| notice.contains(&told);
+        let expected = format!("server \"{server}\": its envFile");
+        let says = |notice: &String| notice.contains(&expected);
         assert!(trusted.notices.iter().any(says), "{:?}", trusted.notices);
     }
     write(&root, "vars", "A=1\nB=2\n");
     assert!(refused.looks.hold() && !trusted.looks.hold());
-    let Transport::Command { env, .. } = &look(ProjectTrust::Everybody).servers[0].way else {
+    let McpTransport::Command { env, .. } = &look(ProjectTrust::EveryProject).servers[0].way else {
         panic!("not a command");
     };
     assert_eq!(env.len(), 2);

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::PiToolError;
 use crate::handlers::pi_tools;
-use crate::handlers::search::{self, OutputLine, Query, SearchOutput, SortKey};
+use crate::handlers::search::{self, OutputLine, Query, SearchOrder, SearchOutput};
 use crate::workspace::path_guard::{PathDenied, PathGuard};
 use cursor_proto::agent::v1::*;
 
@@ -54,7 +54,7 @@ pub(crate) fn grep(
         after: context.unwrap_or(0),
         glob: args.glob.clone().filter(|glob| !glob.is_empty()),
         kind: None,
-        order: SortKey::Path,
+        order: SearchOrder::Path,
         ascending: true,
         follow_links_inside: false,
     };

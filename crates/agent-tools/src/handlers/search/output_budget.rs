@@ -50,22 +50,15 @@ impl SharedBudget {
     }
 }
 
-/// What happens to a file's output when the limit of the batch is exceeded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Claim {
-    /// It is kept, because this file is the next to be reported.
-    Firm,
-    /// It is dropped, and the file is searched again in a later batch.
-    Loose,
-}
-
 /// The output of one file as it grows.
 pub(super) struct FileOutput<'a> {
     bytes: Vec<u8>,
     /// Bytes not yet added to the shared total.
     uncounted: usize,
     held: &'a SharedBudget,
-    claim: Claim,
+    /// Whether the output is dropped when the limit of the batch is exceeded, so that the file is
+    /// searched again in a later batch. The first file's is not: it is the next to be reported.
+    is_deferrable: bool,
     room: BudgetState,
 }
 
@@ -81,12 +74,12 @@ pub(super) enum BudgetState {
 }
 
 impl<'a> FileOutput<'a> {
-    pub(super) fn new(held: &'a SharedBudget, claim: Claim) -> Self {
+    pub(super) fn new(held: &'a SharedBudget, is_deferrable: bool) -> Self {
         Self {
             bytes: Vec::new(),
             uncounted: 0,
             held,
-            claim,
+            is_deferrable,
             room: BudgetState::Left,
         }
     }
@@ -115,7 +108,7 @@ impl io::Write for FileOutput<'_> {
         self.uncounted += bytes.len() + usize::from(bytes.ends_with(b"\n")) * LINE;
         if self.uncounted >= STEP {
             self.held.add(std::mem::take(&mut self.uncounted));
-            if self.claim == Claim::Loose && self.held.is_full() {
+            if self.is_deferrable && self.held.is_full() {
                 return self.refuse(BudgetState::Dropped);
             }
         }

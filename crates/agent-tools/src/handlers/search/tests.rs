@@ -40,7 +40,7 @@ fn with_query<T>(follow_links_inside: bool, work: impl FnOnce(&Query) -> T) -> T
         after: 0,
         glob: None,
         kind: None,
-        order: SortKey::Path,
+        order: SearchOrder::Path,
         ascending: true,
         follow_links_inside,
     })

@@ -152,7 +152,7 @@ fn a_link_swapped_in_after_the_check_is_not_followed() {
     let cleared = guard.write(&path).unwrap();
     fs::remove_dir(guard.workspace().join("a/b")).unwrap();
     symlink(home.path().join("outside"), guard.workspace().join("a/b")).unwrap();
-    assert!(cleared.folder(MissingFolders::Made).is_err());
+    assert!(cleared.folder(MissingFolders::Create).is_err());
 
     let path = guard.absolute("a/g.txt");
     let cleared = guard.write(&path).unwrap();
@@ -426,7 +426,7 @@ fn refusals_are_logged_without_paths() {
                 let cleared = guard.write(&guard.absolute("a/b/new")).unwrap();
                 fs::remove_dir(guard.workspace().join("a/b")).unwrap();
                 symlink(home.path().join("outside"), guard.workspace().join("a/b")).unwrap();
-                assert!(cleared.folder(MissingFolders::Made).is_err());
+                assert!(cleared.folder(MissingFolders::Create).is_err());
             }),
         ),
     ];
