@@ -29,6 +29,15 @@ impl Backends {
         Ok((key, backend))
     }
 
+    /// Returns whether the key that was used last is another than the user's own.
+    pub(super) fn uses_host_key(&self, options: &ClientOptions) -> bool {
+        let own = find_key(None, options).ok();
+        let cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cached
+            .as_ref()
+            .is_some_and(|(used, _)| own.is_none_or(|(own, _)| !own.same(used)))
+    }
+
     /// Returns the backend that was requested last.
     pub(super) fn in_use(&self) -> Option<Backend> {
         let cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,6 +4,7 @@
 //! translate. Everything else is in `crates/`; `docs/architecture.md` has the map.
 
 mod backends;
+mod checkup;
 pub mod cli;
 pub mod config;
 mod file_limit;

@@ -6,23 +6,24 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value as Json, json};
 
 use super::for_stdout;
+use crate::checkup::{self, Finding, Severity};
 use crate::config::{Config, EffectiveValue, TerminalOptions, ValueSource};
-use crate::telemetry::log_file::{self, LogDestination};
+use crate::telemetry::log_file;
 use crate::telemetry::timeline::{self, Style, Timeline};
 use agent::run::Backend;
+use cursor_client::account::KeyError;
 use foundation::presentable;
-use foundation::private_files;
 use foundation::terminal_text::clean;
 
 /// How many logs are listed.
 const LOGS_SHOWN: usize = 3;
-/// Files of the state folder that must be private.
-const SECRET_FILES: [&str; 2] = ["login.json", "gateway-token"];
 /// Supported terminal widths.
 const WIDTHS: std::ops::RangeInclusive<usize> = 60..=200;
 const USUAL_WIDTH: usize = 80;
 
 /// Check the setup, or draw the turns of a debug log.
+///
+/// The exit code is 1 if a check found a problem.
 ///
 /// Set PI_CURSOR_PROVIDER_DEBUG=1 to write debug logs.
 #[derive(Debug, clap::Args)]
@@ -35,6 +36,9 @@ pub struct DoctorCommand {
     /// Verify the API key with Cursor (the only check that uses the network).
     #[arg(long, conflicts_with_all = ["file", "last"])]
     online: bool,
+    /// List every setting with its value, also those at their default.
+    #[arg(long, conflicts_with_all = ["file", "last"])]
+    all: bool,
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -55,7 +59,7 @@ pub enum DoctorError {
     #[error("no debug log in {}; set PI_CURSOR_PROVIDER_DEBUG=1 and try again what you want to see", .0.display())]
     NoLog(PathBuf),
     /// No home directory, so no state folder.
-    #[error("there is no state folder on this machine; set PI_CURSOR_STATE_DIR")]
+    #[error("{}", checkup::NO_STATE)]
     NoState,
     /// Standard output is closed.
     #[error("{0}")]
@@ -63,26 +67,6 @@ pub enum DoctorError {
     /// The checks found problems, which are printed above.
     #[error("the checks found problems; see above")]
     Problems,
-}
-
-/// The result of one check.
-struct Finding {
-    is_ok: bool,
-    text: String,
-}
-
-fn ok(text: impl Into<String>) -> Finding {
-    Finding {
-        is_ok: true,
-        text: text.into(),
-    }
-}
-
-fn problem(text: impl Into<String>) -> Finding {
-    Finding {
-        is_ok: false,
-        text: text.into(),
-    }
 }
 
 impl DoctorCommand {
@@ -124,29 +108,7 @@ impl DoctorCommand {
     }
 
     async fn print_checkup(&self, config: &Config) -> Result<(), DoctorError> {
-        let mut findings = vec![ok(format!("cursor-sidecar {}", env!("CARGO_PKG_VERSION")))];
-        let backend = match Backend::new(&config.client) {
-            Ok(backend) => {
-                findings.push(ok(format!("runs go to {}", backend.endpoints.agent)));
-                Some(backend)
-            }
-            Err(error) => {
-                findings.push(problem(error.to_string()));
-                None
-            }
-        };
-        if let Some(file) = &config.file {
-            findings.push(ok(format!("configuration file: {}", file.display())));
-        }
-        let warnings = config.warnings.iter();
-        findings.extend(warnings.map(|warning| problem(warning.to_string())));
-        findings.extend(state(config.state_dir.as_deref()));
-        findings.push(match &config.debug_log {
-            LogDestination::Off => ok("debug log: off (PI_CURSOR_PROVIDER_DEBUG=1 turns it on)"),
-            LogDestination::NewFileIn(folder) => ok(format!("debug log: in {}", folder.display())),
-            LogDestination::File(path) => ok(format!("debug log: {}", path.display())),
-            LogDestination::NoStateDir => problem(DoctorError::NoState.to_string()),
-        });
+        let mut findings = checkup::check(config, None, &KeyError::Missing.to_string());
         let folder = log_dir(config);
         let logs = folder
             .as_deref()
@@ -154,18 +116,15 @@ impl DoctorCommand {
             .unwrap_or_default();
         let drift = drift(&logs);
         findings.extend(drift.iter().map(|(kind, count)| {
-            problem(format!("wire drift: the server sends {kind} (at least {count}), which this version does not know"))
+            Finding::warning(format!("wire drift: the server sends {kind} (at least {count}), which this version does not know"))
         }));
-        let mut failed = false;
-        if self.online
-            && let Some(backend) = backend
-        {
+        if !self.online {
+            let text = "Cursor was not contacted (doctor --online verifies the key)";
+            findings.push(Finding::ok(text));
+        } else if let Ok(backend) = Backend::new(&config.client) {
             findings.push(match backend.account.token().await {
-                Ok(_) => ok(format!("{} takes the key", backend.endpoints.backend)),
-                Err(error) => {
-                    failed = true;
-                    problem(error.to_string())
-                }
+                Ok(_) => Finding::ok(format!("{} takes the key", backend.endpoints.backend)),
+                Err(error) => Finding::problem(error.to_string()),
             });
         }
         let settings = config.effective();
@@ -177,14 +136,53 @@ impl DoctorCommand {
             let json = as_json(&findings, &settings, shown, &drift);
             format!("{:#}\n", for_stdout(json))
         } else {
-            as_text(&findings, &settings, shown, style(&config.terminal))
+            self.as_text(&findings, &settings, shown, style(&config.terminal))
         };
         write!(std::io::stdout(), "{page}")?;
-        if failed {
+        let is_problem = |finding: &Finding| finding.severity == Severity::Problem;
+        if findings.iter().any(is_problem) {
             Err(DoctorError::Problems)
         } else {
             Ok(())
         }
+    }
+
+    fn as_text(
+        &self,
+        findings: &[Finding],
+        settings: &[NamedValue],
+        logs: &[PathBuf],
+        style: Style,
+    ) -> String {
+        let mut page = String::new();
+        for finding in findings {
+            let text = presentable(&finding.text);
+            page.push_str(&format!("{} {text}\n", sign(style, finding.severity)));
+        }
+        page.push_str(if self.all {
+            "\nsettings in force\n"
+        } else {
+            "\nsettings that differ from the default (--all lists every setting)\n"
+        });
+        for (name, effective) in settings {
+            let EffectiveValue { value, remark, .. } = effective;
+            let is_default = effective.source == ValueSource::Default && remark.is_none();
+            if is_default && (!self.all || value.is_empty()) {
+                continue;
+            }
+            let source = source(effective.source);
+            let remark = remark.as_deref().map(|remark| format!("; {remark}"));
+            let remark = remark.unwrap_or_default();
+            let line = format!("  {name} = {value} ({source}{remark})\n");
+            page.push_str(&clean(&line));
+        }
+        if !logs.is_empty() {
+            page.push_str("\nnewest debug logs (cursor-sidecar doctor FILE draws one)\n");
+            for log in logs {
+                page.push_str(&clean(&format!("  {}\n", log.display())));
+            }
+        }
+        page
     }
 }
 
@@ -210,72 +208,15 @@ fn drift(logs: &[PathBuf]) -> Vec<(String, u64)> {
     most.into_iter().collect()
 }
 
-/// Checks whether the state folder can be written, and whether it and the secrets in it are
-/// private: others are not used.
-fn state(folder: Option<&Path>) -> Vec<Finding> {
-    let Some(folder) = folder else {
-        return vec![problem(DoctorError::NoState.to_string())];
-    };
-    let shown = folder.display();
-    if let Err(error) = private_files::check_folder(folder) {
-        return vec![problem(format!("state folder: {error}"))];
-    }
-    if !folder.exists() {
-        let made = format!("state folder: {shown} (made when it is needed)");
-        return vec![ok(made)];
-    }
-    let probe = folder.join(format!(".doctor-{}", uuid::Uuid::new_v4()));
-    let made = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&probe);
-    let mut findings = vec![match made {
-        Ok(_) => {
-            // A leftover file would do no harm.
-            let _ = std::fs::remove_file(&probe);
-            ok(format!("state folder: {shown}, can be written"))
-        }
-        Err(error) => problem(format!("state folder: {shown} cannot be written: {error}")),
-    }];
-    let secrets = SECRET_FILES.map(|name| private_files::read_secret(&folder.join(name)));
-    let exposed = secrets.into_iter().filter_map(Result::err);
-    findings.extend(exposed.map(|error| problem(error.to_string())));
-    findings
-}
-
 /// A setting's name and effective value.
 type NamedValue = (&'static str, EffectiveValue);
 
-fn as_text(
-    findings: &[Finding],
-    settings: &[NamedValue],
-    logs: &[PathBuf],
-    style: Style,
-) -> String {
-    let mut page = String::new();
-    for finding in findings {
-        let text = presentable(&finding.text);
-        page.push_str(&format!("{} {text}\n", style.sign(finding.is_ok)));
+fn sign(style: Style, severity: Severity) -> String {
+    match severity {
+        Severity::Ok => style.ok_sign(),
+        Severity::Warning => style.warning_sign(),
+        Severity::Problem => style.problem_sign(),
     }
-    page.push_str("\nsettings in force\n");
-    for (name, effective) in settings {
-        let EffectiveValue { value, remark, .. } = effective;
-        if effective.source == ValueSource::Default && value.is_empty() && remark.is_none() {
-            continue;
-        }
-        let source = source(effective.source);
-        let remark = remark.as_deref().map(|remark| format!("; {remark}"));
-        let remark = remark.unwrap_or_default();
-        let line = format!("  {name} = {value} ({source}{remark})\n");
-        page.push_str(&clean(&line));
-    }
-    if !logs.is_empty() {
-        page.push_str("\nnewest debug logs (cursor-sidecar doctor FILE draws one)\n");
-        for log in logs {
-            page.push_str(&clean(&format!("  {}\n", log.display())));
-        }
-    }
-    page
 }
 
 fn source(source: ValueSource) -> &'static str {
@@ -294,7 +235,15 @@ fn as_json(
 ) -> Json {
     let findings: Vec<Json> = findings
         .iter()
-        .map(|finding| json!({"ok": finding.is_ok, "text": finding.text}))
+        .map(|finding| {
+            let severity = match finding.severity {
+                Severity::Ok => "ok",
+                Severity::Warning => "warning",
+                Severity::Problem => "problem",
+            };
+            let is_ok = finding.severity == Severity::Ok;
+            json!({"ok": is_ok, "severity": severity, "text": finding.text})
+        })
         .collect();
     let settings: Vec<Json> = settings
         .iter()

@@ -5,7 +5,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
 use super::frame::{self, MAX_BODY};
+use agent::run::AssembleError;
 use agent::turn::too_long;
+use cursor_client::account::KeyError;
 use foundation::presentable;
 use foundation::terminal_text::clean;
 
@@ -22,6 +24,18 @@ pub(super) const OVERLOADED: i32 = -32001;
 pub(super) const TOO_LARGE: i32 = PARSE;
 /// As in LSP.
 pub(super) const CANCELLED: i32 = -32800;
+
+/// The hint for a user of a host, who signs in there.
+pub(super) const NO_KEY: &str = "no Cursor API key: sign in with /login, start with --api-key, or \
+     set CURSOR_API_KEY. Keys are created in Cursor's dashboard, under Integrations";
+
+/// Returns the text for a host's user of an error in the account or the endpoints.
+pub(super) fn for_host(error: &AssembleError) -> String {
+    match error {
+        AssembleError::Key(KeyError::Missing) => NO_KEY.to_owned(),
+        error => error.to_string(),
+    }
+}
 
 /// Returns a whole error response. `id` is raw JSON.
 pub(super) fn answer(id: Option<&str>, code: i32, problem: &str) -> Vec<u8> {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::error::{NO_KEY, for_host};
 use super::protocol::*;
 use crate::config::Config;
 use crate::model_resolver::{
@@ -76,12 +77,10 @@ impl ModelService {
     ) -> ModelList {
         let key = match self.key(given_key) {
             Ok(key) => key,
-            Err(error @ KeyError::Missing) => {
+            Err(KeyError::Missing) => {
                 let endpoints = &self.config.client.endpoints;
-                return self
-                    .resolver
-                    .catalog
-                    .without_key(endpoints, &error.to_string());
+                let catalog = &self.resolver.catalog;
+                return catalog.without_key(endpoints, NO_KEY);
             }
             Err(error) => {
                 return ModelList::bundled(FallbackReason::DiscoveryFailed, &error.to_string());
@@ -166,7 +165,9 @@ impl ModelService {
             };
             return Ok(with_limits(model, &request, None));
         }
-        let key = self.key(given_key).map_err(|error| error.to_string())?;
+        let key = self
+            .key(given_key)
+            .map_err(|error| for_host(&error.into()))?;
         let levels = *lock(&self.levels);
         let client = catalog_client(backend, key);
         let resolved = self

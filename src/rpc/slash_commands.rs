@@ -4,15 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use super::error::NO_KEY;
 use super::methods::{Context, report};
 use super::models::ListFreshness;
 use super::protocol::*;
 use super::user_choices::{self, UserChoices};
+use crate::checkup::{self, Severity};
 use agent::catalog::{HostModels, ListSource, ModelList, ResolvedSpeed, Speed, SpeedSource};
 use agent::turn::{Bridging, Policy, Surface};
 use agent_tools::bridge::tool_set::{BuiltinTools, HostTool};
 use agent_tools::host_delegate::HostToolSet;
 use agent_tools::policy::{DenialReason, NativeTool, ToolDecision, ToolDecisions};
+use cursor_client::account::KeySource;
 
 const REFRESH: &str = "cursor-refresh-models";
 const DOCTOR: &str = "cursor-doctor";
@@ -106,7 +109,7 @@ pub(super) async fn run(context: &Context, params: SessionCommandParams) -> Sess
     let notice = match params.command.as_deref() {
         None => command.notices(&listing),
         Some(REFRESH) => Some(command.refreshed(&listing)),
-        Some(DOCTOR) => Some(info(described(&report(context)))),
+        Some(DOCTOR) => Some(info(described(context))),
         Some(FAST) => Some(command.fast()),
         Some(MODE) => Some(command.mode()),
         Some(TOOLS) => Some(info(command.tools().await)),
@@ -409,17 +412,21 @@ impl CommandContext<'_> {
     }
 }
 
-/// Formats a report as text.
-fn described(report: &Report) -> String {
-    let mut lines = vec![
-        format!("cursor-sidecar {}", report.version),
-        format!("endpoint: {}", report.endpoint),
-    ];
+/// Returns the findings of the checks, the settings that were changed, and drift of the protocol.
+fn described(context: &Context) -> String {
+    let host_key = context.turns.has_host_key().then_some(KeySource::Host);
+    let mut lines: Vec<String> = checkup::check(&context.config, host_key, NO_KEY)
+        .into_iter()
+        .map(|finding| match finding.severity {
+            Severity::Ok => format!("✓ {}", finding.text),
+            Severity::Warning => format!("! {}", finding.text),
+            Severity::Problem => format!("✘ {}", finding.text),
+        })
+        .collect();
+    let report = report(context);
     let set = |setting: &&EffectiveSetting| setting.source != SettingSource::Default;
     let settings = report.settings.iter().filter(set);
     lines.extend(settings.map(|setting| format!("{} = {}", setting.name, setting.value)));
-    let warnings = report.warnings.iter();
-    lines.extend(warnings.map(|text| format!("warning: {text}")));
     let drift = report.wire_drift.iter();
     lines.extend(drift.map(|(what, count)| format!("unknown to us: {what} ({count} times)")));
     lines.join("\n")

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::error::INVALID_PARAMS;
+use super::error::{INVALID_PARAMS, for_host};
 use super::host_messages;
 use super::models::ModelService;
 use super::peer::Peer;
@@ -386,7 +386,12 @@ impl Turns {
     /// Returns the backend for a key, built once.
     pub(super) fn backend(&self, key: Option<&str>) -> Result<(ApiKey, Backend), String> {
         let found = self.backends.get(key, &self.config.client);
-        found.map_err(|error| error.to_string())
+        found.map_err(|error| for_host(&error))
+    }
+
+    /// Returns whether the key in use was sent by the host.
+    pub(super) fn has_host_key(&self) -> bool {
+        self.backends.uses_host_key(&self.config.client)
     }
 
     /// Returns the backend in use, else the configured one.
@@ -394,7 +399,7 @@ impl Turns {
         if let Some(backend) = self.backends.in_use() {
             return Ok(backend);
         }
-        Backend::new(&self.config.client).map_err(|error| error.to_string())
+        Backend::new(&self.config.client).map_err(|error| for_host(&error))
     }
 }
 

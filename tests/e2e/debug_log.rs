@@ -352,33 +352,40 @@ fn the_doctor_prints_settings_and_no_secrets() {
         .with("PI_CURSOR_HTTP", "9")
         .with("PI_CURSOR_HTPP", "1")
         .with("PI_CURSOR_STATE_DIR", "/nowhere/state");
+    let output = place.run(&["doctor", "--all"]);
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(page.contains(" (default)\n"), "{page}");
     let output = place.run(&["doctor"]);
     assert_eq!(output.status.code(), Some(0));
     let page = String::from_utf8(output.stdout).unwrap();
-    let defaults = page
-        .lines()
-        .filter(|line| line.ends_with(" (default)"))
-        .count();
-    assert!(defaults > 0, "{page}");
-    // Defaults change with the table, so only values that were set are compared.
-    let page: Vec<&str> = page
-        .lines()
-        .filter(|line| !line.ends_with(" (default)"))
-        .collect();
-    insta::assert_snapshot!(page.join("\n"), @r#"
-    ok cursor-sidecar 0.1.0
-    ok runs go to https://agentn.us.api5.cursor.sh
+    let (program, page) = page.split_once('\n').unwrap();
+    assert!(
+        program.starts_with("ok cursor-sidecar 0.1.0 (/"),
+        "{program}"
+    );
+    insta::assert_snapshot!(page, @r#"
+    ok key: from CURSOR_API_KEY
+    ok runs go to https://agentn.us.api5.cursor.sh (default)
     ! PI_CURSOR_HTPP is not a setting of cursor-sidecar; see docs/settings.md; did you mean PI_CURSOR_HTTP?
     ! PI_CURSOR_HTTP: "9" is not one of auto, 1, 2; using auto
     ok state folder: /nowhere/state (made when it is needed)
     ok debug log: off (PI_CURSOR_PROVIDER_DEBUG=1 turns it on)
+    ok Cursor was not contacted (doctor --online verifies the key)
 
-    settings in force
+    settings that differ from the default (--all lists every setting)
       CURSOR_API_KEY = (set) (environment)
       PI_CURSOR_HTTP = auto (default; "9" is not understood)
       PI_CURSOR_STATE_DIR = /nowhere/state (environment)
       HTTPS_PROXY = (set) (environment)
     "#);
+    let unsigned = SidecarHome::new(None).with("CURSOR_API_KEY", "");
+    let output = unsigned.run(&["doctor"]);
+    assert_eq!(output.status.code(), Some(1), "a missing key is a problem");
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        page.contains("FAILED no Cursor API key: run `cursor-sidecar login`"),
+        "{page}"
+    );
     let json = place.run(&["doctor", "--json"]);
     let text = String::from_utf8(json.stdout).unwrap();
     assert!(!text.contains(KEY) && !text.contains("pa55word"), "{text}");

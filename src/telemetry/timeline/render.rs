@@ -34,13 +34,19 @@ impl Style {
         if self.unicode { unicode } else { ascii }
     }
 
-    /// Returns a check mark or a warning sign, coloured.
-    pub fn sign(self, is_ok: bool) -> String {
-        if is_ok {
-            self.paint("32", self.choose("ok", "✓"))
-        } else {
-            self.paint("33", "!")
-        }
+    /// Returns a check mark, coloured.
+    pub fn ok_sign(self) -> String {
+        self.paint("32", self.choose("ok", "✓"))
+    }
+
+    /// Returns a warning sign, coloured.
+    pub fn warning_sign(self) -> String {
+        self.paint("33", "!")
+    }
+
+    /// Returns a cross, coloured.
+    pub fn problem_sign(self) -> String {
+        self.paint("31", self.choose("FAILED", "✘"))
     }
 
     fn paint(self, code: &str, text: &str) -> String {
@@ -67,12 +73,12 @@ pub fn render(timeline: &Timeline, style: Style) -> String {
         let _ = writeln!(
             page,
             "{} {} records are missing: the disk was too slow or full",
-            style.sign(false),
+            style.warning_sign(),
             timeline.missing
         );
     }
     for problem in &timeline.problems {
-        let sign = style.sign(false);
+        let sign = style.warning_sign();
         let _ = writeln!(page, "{sign} line {}: {}", problem.line, problem.what);
     }
     while page.ends_with("\n\n") {
@@ -88,7 +94,7 @@ fn render_drift(page: &mut String, timeline: &Timeline, style: Style) {
     page.push_str("wire drift: the server sends fields or kinds this version does not know\n");
     for (kind, count) in &timeline.drift {
         let kind = clean(kind);
-        let _ = writeln!(page, "  {} {kind} (at least {count})", style.sign(false));
+        let _ = writeln!(page, "  {} {kind} (at least {count})", style.warning_sign());
     }
 }
 

@@ -12,7 +12,7 @@ pub struct ApiKey(SecretString);
 pub enum KeyError {
     /// There is no key.
     #[error(
-        "no Cursor API key: give one with /login, with --api-key or in CURSOR_API_KEY (keys are made in Cursor's dashboard, under Integrations)"
+        "no Cursor API key: run `cursor-sidecar login`, or set CURSOR_API_KEY to a key from Cursor's dashboard (under Integrations)"
     )]
     Missing,
     /// The key contains a line break, as if two lines of a file were pasted.
