@@ -44,6 +44,13 @@ enum CliCommand {
     Trust(TrustCommand),
     Sim(cursor_sim::Args),
     Schema(SchemaCommand),
+    /// Print a script that completes commands in a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page.
+    Man,
     /// Ends processes that a sidecar leaves running; started by the sidecar itself.
     #[command(hide = true, name = reaper::ARGUMENT)]
     Reaper,
@@ -79,6 +86,8 @@ fn main() -> ExitCode {
     }
     match run(command, config) {
         Ok(code) => code,
+        // As in every pipe: `cursor-sidecar models | head` is no error.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let code = match error.downcast_ref::<AskCommandError>() {
                 Some(AskCommandError::Cancelled) => 130,
@@ -90,6 +99,14 @@ fn main() -> ExitCode {
             ExitCode::from(code)
         }
     }
+}
+
+/// Returns whether the reader of our output has closed it.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 /// Makes this process undumpable, because its environment and memory hold the key: other
@@ -132,6 +149,14 @@ fn run(command: CliCommand, config: Arc<Config>) -> anyhow::Result<ExitCode> {
             CliCommand::Doctor(doctor) => doctor.run(&config).await?,
             CliCommand::Trust(trust) => trust.run(&config)?,
             CliCommand::Sim(sim) => sim.run().await?,
+            CliCommand::Completions { shell } => {
+                let (mut command, mut script) = (Arguments::command(), Vec::new());
+                clap_complete::generate(shell, &mut command, "cursor-sidecar", &mut script);
+                std::io::stdout().write_all(&script)?;
+            }
+            CliCommand::Man => {
+                clap_mangen::Man::new(Arguments::command()).render(&mut std::io::stdout())?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     });
@@ -197,6 +222,8 @@ fn start_logs(command: &CliCommand, config: &Config) -> Option<DebugLogGuard> {
         | CliCommand::Trust(_)
         | CliCommand::Models(_)
         | CliCommand::Sim(_)
+        | CliCommand::Completions { .. }
+        | CliCommand::Man
         | CliCommand::Reaper
         | CliCommand::Schema(_) => None,
     };

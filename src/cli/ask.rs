@@ -9,9 +9,10 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::for_stdout;
+use super::waiting::Waiting;
 use crate::config::Config;
-use crate::model_resolver::catalog_client;
-use agent::catalog::{self, FetchMode, ModelCatalog};
+use crate::model_resolver::{ModelRequest, ModelResolver, catalog_client};
+use agent::catalog::{LevelRange, SpeedPreferences, ThinkingLevel, UnknownModel};
 use agent::run::{
     Action, AssembleError, Backend, BlobKey, Command, Ended, Handle, MemoryBlobs, Mode, Model,
     Outcome, RetriesUsed, RetryPolicy, RunEvent, RunSpec, Timing, ToolGates, UserMessage, start,
@@ -39,9 +40,10 @@ const AUTO: &str = "default";
 pub struct AskCommand {
     /// The prompt; `-` reads it from standard input.
     prompt: String,
-    /// The model id, with parameters as in `gpt-5.5:reasoning=high,fast=true`.
+    /// The model, as `cursor-sidecar models` prints it, with a thinking level and parameters as in
+    /// `gpt-5.5@1m:high,fast=true`.
     #[arg(long, default_value = AUTO, value_parser = parse_model)]
-    model: Model,
+    model: ModelArgument,
     /// Use plan mode: change nothing.
     #[arg(long)]
     plan: bool,
@@ -63,6 +65,9 @@ pub enum AskCommandError {
     /// The settings are incomplete.
     #[error(transparent)]
     Settings(#[from] AssembleError),
+    /// Cursor has no such model.
+    #[error(transparent)]
+    Model(#[from] UnknownModel),
     /// The prompt could not be read or the answer not written.
     #[error("{0}")]
     Io(#[from] std::io::Error),
@@ -77,21 +82,64 @@ pub enum AskCommandError {
     Cancelled,
 }
 
-fn parse_model(text: &str) -> Result<Model, String> {
-    let (id, parameters) = text.split_once(':').unwrap_or((text, ""));
-    let parameters = parameters
-        .split(',')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| match pair.split_once('=') {
-            Some((id, value)) => Ok((id.to_owned(), value.to_owned())),
-            None => Err(format!("{pair:?} is not a parameter; expected name=value")),
-        })
-        .collect::<Result<_, _>>()?;
-    Ok(Model {
+/// A model as a user writes it: `gpt-5.5@1m:high,fast=true`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ModelArgument {
+    id: String,
+    level: Option<ThinkingLevel>,
+    /// Parameters that replace those of the model.
+    parameters: Vec<(String, String)>,
+}
+
+fn parse_model(text: &str) -> Result<ModelArgument, String> {
+    let (id, options) = text.split_once(':').unwrap_or((text, ""));
+    let mut model = ModelArgument {
         id: id.to_owned(),
-        parameters,
-        ..Model::default()
-    })
+        level: None,
+        parameters: Vec::new(),
+    };
+    for option in options.split(',').filter(|option| !option.is_empty()) {
+        match (option.split_once('='), ThinkingLevel::parse(option)) {
+            (Some((id, value)), _) => model.parameters.push((id.to_owned(), value.to_owned())),
+            (None, Some(level)) => model.level = Some(level),
+            (None, None) => {
+                return Err(format!(
+                    "{option:?} is neither a thinking level (off, minimal, low, medium, high, xhigh, max) nor a parameter (name=value)"
+                ));
+            }
+        }
+    }
+    Ok(model)
+}
+
+impl ModelArgument {
+    /// Resolves the model as it is resolved for a host: sizes, aliases and levels. The automatic
+    /// choice needs no list of models.
+    async fn resolve(&self, backend: &Backend, config: &Config) -> Result<Model, AskCommandError> {
+        if self.id == AUTO {
+            return Ok(Model {
+                id: AUTO.to_owned(),
+                parameters: self.parameters.clone(),
+                ..Model::default()
+            });
+        }
+        let (key, _) = find_key(None, &config.client).map_err(AssembleError::from)?;
+        let request = ModelRequest {
+            id: &self.id,
+            level: self.level,
+            ..ModelRequest::default()
+        };
+        let resolver = ModelResolver::new(config);
+        let client = catalog_client(backend, key);
+        let speed = SpeedPreferences::default();
+        let resolved = resolver.resolve(&request, &speed, LevelRange::UpToMax, &client);
+        let mut model = resolved.await?.model;
+        for (id, value) in &self.parameters {
+            model.parameters.retain(|(known, _)| known != id);
+            model.parameters.push((id.clone(), value.clone()));
+        }
+        Ok(model)
+    }
 }
 
 impl AskCommand {
@@ -119,10 +167,7 @@ impl AskCommand {
                 images: Vec::new(),
                 mode: self.plan.then_some(Mode::Plan),
             }),
-            model: Model {
-                id: model_id(&self.model.id, &backend, config).await,
-                ..self.model.clone()
-            },
+            model: self.model.resolve(&backend, config).await?,
             offers: Vec::new(),
             custom_system_prompt: None,
             blob_key: BlobKey::random()?,
@@ -164,7 +209,7 @@ impl AskCommand {
                 ..Timing::default()
             },
         );
-        let printed = self.print(handle).await;
+        let printed = self.print(handle, config).await;
         library.close();
         printed
     }
@@ -198,9 +243,10 @@ impl AskCommand {
         HookedExecutor::around(inner, &settings, occasion)
     }
 
-    async fn print(&self, mut handle: Handle) -> Result<(), AskCommandError> {
+    async fn print(&self, mut handle: Handle, config: &Config) -> Result<(), AskCommandError> {
         let mut out = std::io::stdout();
         let is_terminal = out.is_terminal();
+        let mut waiting = Waiting::new(is_terminal && !self.json, &config.terminal);
         loop {
             let event = tokio::select! {
                 event = handle.events.recv() => event,
@@ -220,7 +266,10 @@ impl AskCommand {
                 if let Some(line) = json_line(&event) {
                     writeln!(out, "{}", for_stdout(line))?;
                 }
+            } else if let RunEvent::Thinking(text) = &event {
+                waiting.thinking(&clean(text));
             } else if let RunEvent::Text(text) = &event {
+                waiting.end();
                 let text = if is_terminal {
                     clean(text)
                 } else {
@@ -230,8 +279,12 @@ impl AskCommand {
                 out.flush()?;
             }
             match event {
-                RunEvent::Retrying(failure) => tracing::info!("retrying: {failure}"),
+                RunEvent::Retrying(failure) => {
+                    waiting.end();
+                    tracing::info!("retrying: {failure}");
+                }
                 RunEvent::Ended(Ended { outcome, .. }) => {
+                    waiting.end();
                     if !self.json {
                         writeln!(out)?;
                     }
@@ -245,20 +298,6 @@ impl AskCommand {
             }
         }
     }
-}
-
-/// Returns the model's own id if the given one is an alias. Returns it unchanged if the list is
-/// unavailable.
-async fn model_id(name: &str, backend: &Backend, config: &Config) -> String {
-    let key = find_key(None, &config.client);
-    let (Ok((key, _)), true) = (key, name != AUTO) else {
-        return name.to_owned();
-    };
-    let client = catalog_client(backend, key);
-    let listing = ModelCatalog::new(config.model_cache.clone())
-        .list(&client, FetchMode::CacheFirst)
-        .await;
-    catalog::base_id(&listing.models, name).to_owned()
 }
 
 /// Returns an event as JSON.

@@ -12,6 +12,7 @@ mod login;
 mod models;
 mod schema;
 mod trust;
+mod waiting;
 
 pub use ask::{AskCommand, AskCommandError};
 pub use doctor::{DoctorCommand, DoctorError};

@@ -32,7 +32,7 @@ fn names(tools: &[Json]) -> Vec<&str> {
         .collect()
 }
 
-/// The rule that tells the model which tools it has. The host's system prompt names other tools,
+/// The rule that names the tools of the model. The host's system prompt names other tools,
 /// under other names.
 #[test]
 fn a_rule_says_how_tools_are_called_and_which_are_off() {

@@ -76,7 +76,7 @@ fn invalid_settings_are_reported_in_one_line() {
         })
         .collect();
     insta::assert_snapshot!(printed.concat(), @r#"
-    error: no Cursor API key: give one with /login, with --api-key or in CURSOR_API_KEY (keys are made in Cursor's dashboard, under Integrations)
+    error: no Cursor API key: run `cursor-sidecar login`, or set CURSOR_API_KEY to a key from Cursor's dashboard (under Integrations)
     error: the Cursor API key contains a line break; give the key alone, on one line
     error: CURSOR_BACKEND_URL: plain http is only accepted for this machine (localhost, 127.0.0.1, [::1]); use https for example.com
     error: CURSOR_BACKEND_URL: not a usable URL (relative URL without a base); expected something like https://api2.cursor.sh
@@ -381,4 +381,72 @@ fn a_plan_reads_and_changes_nothing() {
     simulator.recorded().assert_played(&["completed"]);
     assert!(folder.path().join("a.txt").exists());
     assert!(!folder.path().join("made").exists());
+}
+
+/// Returns the model of the run that `ask --model` starts.
+fn requested(simulator: &Simulator, model: &str) -> serde_json::Value {
+    let backend = ("CURSOR_BACKEND_URL", simulator.url.as_str());
+    let output = sidecar(&["ask", "--model", model, "@hello"], &[KEY, backend]);
+    assert!(output.status.success(), "{}", seen(&output));
+    let recording = simulator.recorded();
+    let requests = recording.client("runRequest");
+    requests.last().unwrap()["runRequest"]["requestedModel"].clone()
+}
+
+#[test]
+fn ask_resolves_models_as_hosts_do() {
+    let simulator = Simulator::start(Transport::Http1);
+    let sized = requested(&simulator, "sonnet@1m");
+    assert_eq!(sized["modelId"], "claude-4.5-sonnet");
+    let size = json!({"id": "context", "value": "1m"});
+    let has = |model: &serde_json::Value, parameter: &serde_json::Value| {
+        let parameters = model["parameters"].as_array().unwrap();
+        parameters.contains(parameter)
+    };
+    assert!(has(&sized, &size), "{sized}");
+    let level = requested(&simulator, "gpt-5.2:high");
+    let high = json!({"id": "reasoning", "value": "high"});
+    assert!(has(&level, &high), "{level}");
+    let own = requested(&simulator, "gpt-5.2:high,reasoning=low");
+    assert!(!has(&own, &high), "a parameter replaces the level: {own}");
+    let backend = ("CURSOR_BACKEND_URL", simulator.url.as_str());
+    let output = sidecar(&["ask", "--model", "compsoer", "hi"], &[KEY, backend]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("similar models: composer"), "{text}");
+    let output = sidecar(&["ask", "--model", "gpt-5.2:loud", "hi"], &[KEY, backend]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("neither a thinking level"), "{text}");
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    for arguments in [&["models"][..], &["models", "--json"], &["schema"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let home = tempfile::tempdir().unwrap();
+        let output = Command::new(binary())
+            .args(arguments)
+            .env_clear()
+            .env("HOME", home.path())
+            .stdout(writer)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{arguments:?}: {stderr}");
+        assert!(!stderr.contains("pipe"), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+fn completions_and_the_manual_page_are_printed() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = sidecar(&["completions", shell], &[]);
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(script.contains("gateway"), "{shell}: {script}");
+    }
+    let output = sidecar(&["man"], &[]);
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(page.contains(".TH cursor-sidecar 1"), "{page}");
 }

@@ -215,6 +215,8 @@ fn commands_print_nothing_that_a_terminal_obeys() {
         ("PATH", "/usr/bin:/bin"),
         ("CURSOR_BACKEND_URL", simulator.url.as_str()),
         ("CURSOR_API_KEY", "crsr_test"),
+        // Without colours and spinners of our own.
+        ("TERM", "dumb"),
     ];
     let run = |arguments: &[&str]| {
         let (printed, is_well) = in_terminal(arguments, repository.path(), &env);

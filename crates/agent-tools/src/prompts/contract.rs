@@ -1,4 +1,4 @@
-//! What a model is told about the tools of a session, besides the host's system prompt. That prompt
+//! What a model must know about the tools of a session, besides the host's system prompt. That prompt
 //! names the host's tools as the host calls them, and so does the conversation; Cursor's model has
 //! other tools, under other names.
 
