@@ -88,7 +88,6 @@ export class Connection {
   close(): void {
     this.child.stdin.end();
   }
-
   /** Ends the connection and rejects every open call. */
   end(why: string): void {
     this.child.kill("SIGKILL");

@@ -25,7 +25,6 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
   world[HANDLE] ??= { sidecar: new Sidecar(), sessions: new Map() };
   const { sidecar, sessions } = world[HANDLE];
   let models = [FALLBACK];
-
   const list = async (refresh: boolean, apiKey?: string) =>
     (await sidecar.call("models/list", { refresh, apiKey })).models;
   const register = (rows: ModelRow[]) => {
@@ -46,18 +45,16 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
       },
     });
   };
-
-  register(await list(false).catch(() => models));
+  const apiKey = process.argv[process.argv.indexOf("--api-key") + 1 || -1]; // undefined at -1
+  register(await list(false, apiKey).catch(() => models));
   registerControls(pi, sidecar, register);
   registerQuestion(pi, sidecar);
-
   const invalidate = async (_: unknown, ctx: ExtensionContext) => {
     const sessionId = ctx.sessionManager.getSessionId();
     await sidecar.call("session/invalidate", { sessionId }).catch(() => {});
   };
   pi.on("session_tree", invalidate);
   pi.on("session_compact", invalidate);
-
   pi.on("session_start", (_, ctx) => {
     const sessionId = ctx.sessionManager.getSessionId();
     const keep = ctx.sessionManager.getSessionFile() ? "disk" : "memory";
@@ -71,6 +68,7 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
       if (ctx.hasUI) ctx.ui.notify(message, level);
       else if (level !== "info") console.error(message);
     };
+    if (!sidecar.ready) sidecar.onLog({ message: sidecar.lastEnd, level: "error" });
   });
   const cards = registerCards(pi, sidecar);
   pi.on("agent_end", (_, ctx) => sessions.get(ctx.sessionManager.getSessionId())?.release?.());

@@ -21,13 +21,15 @@ export class Sidecar {
   /** Resolves once the process accepts calls; undefined while none is running. */
   ready: Promise<Connection> | undefined;
   private starts: number[] = [];
-  private lastEnd = "";
+  /** Why no process is running, if one was wanted. */
+  lastEnd = "";
 
   async call<M extends keyof Methods>(
     method: M,
     params: Methods[M]["params"],
   ): Promise<Methods[M]["result"]> {
     this.ready ??= this.start().catch((error) => {
+      this.lastEnd ||= error.message;
       this.forget();
       throw error;
     });
@@ -43,7 +45,6 @@ export class Sidecar {
     this.forget();
     this.starts = [];
   }
-
   private forget(): void {
     this.connection?.close();
     this.connection = undefined;
@@ -51,6 +52,7 @@ export class Sidecar {
   }
 
   private async start(): Promise<Connection> {
+    const program = findBinary(); // a missing program is no crash
     const now = Date.now();
     this.starts = this.starts.filter((start) => now - start < RESTART_WINDOW_MS);
     if (this.starts.length > MAX_RESTARTS) {
@@ -62,7 +64,7 @@ export class Sidecar {
     if (this.starts.length > 2) await sleep(250 * 2 ** (this.starts.length - 3));
     if (this.starts.at(-1) !== now) throw new Error("cursor-sidecar was stopped");
     const connection = new Connection(
-      findBinary(),
+      program,
       (notification) => {
         if ("turnId" in notification) this.turns.get(notification.turnId)?.(notification.events);
         else this.onLog(notification);

@@ -95,7 +95,6 @@ export function streamTurn(
   const session = sessions.get(options.sessionId ?? "");
   const turnId = randomUUID();
   session?.release?.();
-
   // The stream ends at once, because pi waits for it; the sidecar is notified meanwhile.
   const abort = () => {
     answer.end(ABORTED);

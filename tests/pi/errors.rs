@@ -262,11 +262,60 @@ fn commands_report_what_they_did() {
     pi.send(&json!({"type": "prompt", "message": "/cursor-doctor"}));
     let shown = pi.event("the report", |event| event["method"] == "notify");
     let report = shown["message"].as_str().unwrap();
-    assert!(report.starts_with("cursor-sidecar "), "{report}");
+    assert!(report.starts_with("✓ cursor-sidecar "), "{report}");
     assert!(report.contains(&pi_env.simulator.url), "{report}");
     assert!(!report.contains("crsr_test"), "{report}");
     pi.send(&json!({"type": "prompt", "message": "/cursor-refresh-models"}));
     let shown = pi.event("the models", |event| event["method"] == "notify");
     let models = shown["message"].as_str().unwrap();
     assert!(models.contains("Cursor model"), "{models}");
+}
+
+/// The extension as a package manager installs it: without the repository around it.
+fn installed_alone(pi_env: &PiEnv) -> String {
+    let folder = pi_env.home.path().join("extension");
+    std::fs::create_dir_all(folder.join("src")).unwrap();
+    let shim = test_support::root().join("js-shim");
+    std::fs::copy(shim.join("package.json"), folder.join("package.json")).unwrap();
+    for file in std::fs::read_dir(shim.join("src")).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), folder.join("src").join(file.file_name())).unwrap();
+    }
+    folder.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_missing_program_is_reported_at_the_start_and_found_on_the_path() {
+    for version in [PiVersion::V079, PiVersion::V087] {
+        let pi_env = PiEnv::playing(version, ECHO).with("PI_CURSOR_SIDECAR", "");
+        let extension = installed_alone(&pi_env);
+        let run = |path: &str| {
+            let mut arguments = pi_env.arguments(&["--model", "cursor/composer-2", "-p", "hi"]);
+            let ours = arguments
+                .iter()
+                .position(|argument| argument == "-e")
+                .unwrap()
+                + 1;
+            arguments[ours].clone_from(&extension);
+            let output = std::process::Command::new(&arguments[0])
+                .args(&arguments[1..])
+                .current_dir(&pi_env.workspace)
+                .env_clear()
+                .envs(pi_env.environment())
+                .env("PATH", path)
+                .stdin(std::process::Stdio::null())
+                .output()
+                .unwrap();
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            (text(&output.stdout), text(&output.stderr))
+        };
+        let (_, errors) = run("/usr/bin:/bin");
+        assert!(errors.contains("no cursor-sidecar for "), "{errors}");
+        assert!(errors.contains("cargo build --release"), "{errors}");
+        assert!(!errors.contains("failed 5 times"), "{errors}");
+        let folder = test_support::binary();
+        let folder = std::path::Path::new(folder).parent().unwrap().display();
+        let (answer, errors) = run(&format!("/usr/bin:/bin:{folder}"));
+        assert_eq!(answer, "Heard: hi\n", "{errors}");
+    }
 }

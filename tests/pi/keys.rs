@@ -4,7 +4,8 @@ use test_support::pi_env::{ECHO, PiEnv, PiVersion};
 
 crate::on_every_pi!(
     the_nearest_key_wins,
-    a_stored_key_brings_its_models_to_the_next_start
+    a_stored_key_brings_its_models_to_the_next_start,
+    a_given_key_lists_its_models_at_once,
 );
 
 /// The simulator rejects this key.
@@ -42,19 +43,34 @@ models = [
 ]
 "#;
 
+/// Returns the ids of the models that pi lists.
+fn listed(pi_env: &PiEnv, more: &[&str]) -> Vec<String> {
+    // pi 0.74 prints the list on stderr.
+    let listed = pi_env.pi(&[more, &["--list-models", "cursor"]].concat());
+    let text = format!("{}{}", listed.stdout, listed.stderr);
+    let ours = text.lines().filter(|line| line.starts_with("cursor "));
+    ours.map(|line| line.split_whitespace().nth(1).unwrap().to_owned())
+        .collect()
+}
+
+fn a_given_key_lists_its_models_at_once(version: PiVersion) {
+    let scenario = ECHO.replacen("[[run]]", &format!("{MODELS}[[run]]"), 1);
+    let pi_env = PiEnv::playing(version, &scenario).without_key();
+    let rows = listed(
+        &pi_env,
+        &["--provider", "cursor", "--api-key", "crsr_given"],
+    );
+    assert_eq!(rows, ["brand-new", "composer-2.5", "ctx@1m"]);
+    let recording = pi_env.simulator.recorded();
+    assert_eq!(recording.requests("/v1/models").len(), 1);
+}
+
 /// pi passes a stored key only to turns and, in newer versions, after our models are registered.
 fn a_stored_key_brings_its_models_to_the_next_start(version: PiVersion) {
     let scenario = ECHO.replacen("[[run]]", &format!("{MODELS}[[run]]"), 1);
     let pi_env = PiEnv::playing(version, &scenario).without_key();
     store(&pi_env, "crsr_stored");
-    let rows = || -> Vec<String> {
-        // pi 0.74 prints the list on stderr.
-        let listed = pi_env.pi(&["--list-models", "cursor"]);
-        let text = format!("{}{}", listed.stdout, listed.stderr);
-        let ours = text.lines().filter(|line| line.starts_with("cursor "));
-        ours.map(|line| line.split_whitespace().nth(1).unwrap().to_owned())
-            .collect()
-    };
+    let rows = || listed(&pi_env, &[]);
     let print = |model: &str| pi_env.pi(&["--model", model, "-p", "hi"]);
     assert_eq!(print("cursor/composer-2.5").stdout, "Heard: hi\n");
     assert_eq!(rows(), ["brand-new", "composer-2.5", "ctx@1m"]);
