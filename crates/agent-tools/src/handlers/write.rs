@@ -227,7 +227,7 @@ struct SeveralNames;
 #[derive(Debug, thiserror::Error)]
 enum ReplaceError {
     /// The directory is not writable, or the old file is a mount or belongs to another user.
-    #[error("no new file can be put there: {0}")]
+    #[error("{}", tools::file_not_created(.0))]
     NotHere(io::Error),
     /// Any other error. Overwriting the old file would fail as well and lose its content.
     #[error(transparent)]

@@ -12,6 +12,7 @@ use super::config::HookEvent;
 use crate::ExecRequest;
 use crate::cursor_config::mcp::McpServers;
 use crate::handlers::text_file::faithful;
+use crate::prompts::refusals;
 use crate::workspace::paths::resolve_path;
 use cursor_proto::agent::v1::{McpArgs, PiEditReplacement};
 use cursor_proto::protobuf_value;
@@ -106,13 +107,13 @@ impl HookContext {
 /// Describes the denied action for the refusal message.
 pub(super) fn what(request: &ExecRequest) -> &'static str {
     match request {
-        ExecRequest::McpArgs(_) => "The call of the MCP tool",
+        ExecRequest::McpArgs(_) => refusals::MCP_CALL,
         ExecRequest::ReadArgs(_)
         | ExecRequest::RedactedReadArgs(_)
-        | ExecRequest::PiReadArgs(_) => "Reading the file",
-        ExecRequest::WriteShellStdinArgs(_) => "The input of the command",
-        request if command(request).is_some() => "The command",
-        _ => "The tool",
+        | ExecRequest::PiReadArgs(_) => refusals::FILE_READ,
+        ExecRequest::WriteShellStdinArgs(_) => refusals::COMMAND_INPUT,
+        request if command(request).is_some() => refusals::COMMAND,
+        _ => refusals::OTHER_TOOL,
     }
 }
 

@@ -19,6 +19,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::bridge::schema_sanitizer;
+use crate::prompts::tools;
 use crate::shell::process_group::ProcessGroup;
 use crate::shell::reaper::ChildReaper;
 use crate::tool_definition::ToolDefinition;
@@ -106,25 +107,25 @@ pub(super) struct ConnectedServer {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum McpConnectError {
     /// The program cannot be started.
-    #[error("its command cannot be started: {0}")]
+    #[error("{}", tools::mcp_not_started(.0))]
     Start(std::io::ErrorKind),
     /// Its settings cannot be used.
     #[error("{0}")]
     Settings(&'static str),
     /// It did not answer in time.
-    #[error("it did not answer within {} s", .0.as_secs())]
+    #[error("{}", tools::mcp_timed_out(*.0))]
     Slow(Duration),
     /// It wants a sign-in.
-    #[error("it wants a sign-in, which this client cannot do; put a token into its headers")]
+    #[error("{}", tools::MCP_SIGN_IN)]
     SignIn,
     /// It rejected the connection or sent an invalid answer.
-    #[error("it could not be connected")]
+    #[error("{}", tools::MCP_REFUSED)]
     Refused,
     /// Its tools are too many to keep.
-    #[error("its list of tools is longer than 16 MiB")]
+    #[error("{}", tools::MCP_TOO_MANY_TOOLS)]
     TooManyTools,
     /// It was connected and has ended.
-    #[error("it has ended")]
+    #[error("{}", tools::MCP_ENDED)]
     Ended,
 }
 
