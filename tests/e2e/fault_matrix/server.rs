@@ -66,7 +66,7 @@ impl Story {
     fn steps(self, workspace: &Path) -> String {
         let words = |from: usize, to: usize| -> String {
             (from..=to)
-                .map(|n| format!("{{ text = \"w-{n:02} \" }},\n"))
+                .map(|n| Steps::new().text(format!("w-{n:02} ")).build() + ",\n")
                 .collect()
         };
         let step = |step: Json| format!("{},\n", Steps::new().step(step).build());
