@@ -112,8 +112,9 @@ fn hostile_server() -> Simulator {
 fn repository() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join(".cursor")).unwrap();
-    let servers = format!(r#"{{"mcpServers": {{"srv{HOSTILE}": {{"command": "true"}}}}}}"#);
-    std::fs::write(folder.path().join(".cursor/mcp.json"), servers).unwrap();
+    let name = unescaped(&format!("srv{HOSTILE}"));
+    let servers = json!({"mcpServers": {name: {"command": "true"}}});
+    std::fs::write(folder.path().join(".cursor/mcp.json"), servers.to_string()).unwrap();
     folder
 }
 

@@ -121,7 +121,7 @@ pub(super) fn what(request: &ExecRequest) -> &'static str {
 pub(super) fn questions(
     request: &ExecRequest,
     servers: &McpServers,
-    occasion: &HookContext,
+    context: &HookContext,
 ) -> Vec<HookInput> {
     if let ExecRequest::McpArgs(args) = request {
         return mcp(args, servers);
@@ -129,18 +129,18 @@ pub(super) fn questions(
     let Some((tool, mut input)) = tool(request) else {
         return Vec::new();
     };
-    let path = path_of(request).map(|(member, path)| (member, occasion.resolve_path(path)));
+    let path = path_of(request).map(|(member, path)| (member, context.resolve_path(path)));
     if let Some((member, path)) = &path {
         input[*member] = text(path).into();
     }
     let executed = match request {
         // Join it with the unfinished line, because a line may be sent in parts.
         ExecRequest::WriteShellStdinArgs(args) => {
-            let line = occasion.shell_session.unfinished(args.shell_id) + &args.chars;
-            Some((line, occasion.folder("")))
+            let line = context.shell_session.unfinished(args.shell_id) + &args.chars;
+            Some((line, context.folder("")))
         }
         request => {
-            command(request).map(|(command, folder)| (command.to_owned(), occasion.folder(folder)))
+            command(request).map(|(command, folder)| (command.to_owned(), context.folder(folder)))
         }
     };
     if let Some((command, folder)) = &executed {
@@ -192,8 +192,8 @@ pub(super) fn returns_content(request: &ExecRequest) -> bool {
 }
 
 /// Returns the absolute path that a request names.
-pub(super) fn file(request: &ExecRequest, occasion: &HookContext) -> Option<PathBuf> {
-    path_of(request).map(|(_, path)| occasion.resolve_path(path))
+pub(super) fn file(request: &ExecRequest, context: &HookContext) -> Option<PathBuf> {
+    path_of(request).map(|(_, path)| context.resolve_path(path))
 }
 
 fn pointer(member: &str) -> &'static str {
