@@ -3,8 +3,10 @@
 #![no_main]
 
 use bytes::Bytes;
+use cursor_client::connect_error::{EndStream, RemoteError};
 use cursor_proto::agent::v1::{AgentClientMessage, AgentServerMessage};
-use cursor_client::{ascending, available_models, drift::Drift, remote, state, value};
+use cursor_proto::drift::Drift;
+use cursor_proto::{available_models, field_order, protobuf_value, state};
 use libfuzzer_sys::fuzz_target;
 use prost::Message as _;
 
@@ -30,9 +32,9 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(state::without_usage_tree(&stripped), Ok(stripped.clone()));
     }
     let _ = state::occupancy(&bytes);
-    let json = value::decode_or_text(&bytes);
-    let _ = value::decode(&value::encode(&json));
+    let json = protobuf_value::decode_or_text(&bytes);
+    let _ = protobuf_value::decode(&protobuf_value::encode(&json));
     let _ = available_models::decode(bytes);
-    let _ = remote::EndStream::parse(data);
-    let _ = remote::RemoteError::from_response(500, data);
+    let _ = EndStream::parse(data);
+    let _ = RemoteError::from_response(500, data);
 });

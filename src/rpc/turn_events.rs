@@ -8,6 +8,7 @@ use super::protocol::*;
 use agent::turn::{TurnEvent, is_card};
 use agent_tools::bridge::{HostCall, HostResult};
 use agent_tools::permission::PermissionRequest;
+use agent_tools::prompts::tools::invalid_host_answer;
 use foundation::presentable;
 use foundation::terminal_text::{clean_json, cleaned};
 
@@ -96,7 +97,7 @@ pub(super) async fn call_host_tool(peer: Peer, turn_id: String, mut call: HostCa
     call.answer(match answer {
         Ok(answer) => match serde_json::from_value::<ToolCallResult>(answer.clone()) {
             Ok(_) => HostResult::read(&answer),
-            Err(error) => HostResult::failed(format!("the host's answer makes no sense: {error}")),
+            Err(error) => HostResult::failed(invalid_host_answer(error)),
         },
         Err(error) => HostResult::failed(error.to_string()),
     });

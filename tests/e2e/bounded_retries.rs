@@ -10,7 +10,7 @@ use crate::effects_once::{attempts, in_any_conversation};
 use test_support::in_process::{InProcessSession, simulating};
 use test_support::pi_retry_rules::is_retryable;
 use test_support::rpc_session::{RpcSession, TurnOutcome};
-use test_support::scenario::END;
+use test_support::scenario::{END, Steps};
 
 /// Each stream is accepted and then breaks, in several ways.
 #[tokio::test]
@@ -38,9 +38,9 @@ async fn a_fault_that_stays_ends_within_two_minutes_and_is_reported_once() {
 
 #[test]
 fn a_checkpoint_without_its_blobs_is_not_sent_twice() {
-    let first = format!(r#"{{ text = "One." }}, {END}"#);
+    let first = Steps::new().text("One.").then(END).build();
     let lost = r#"{ end = { code = "internal", message = "Blob not found" } }"#;
-    let third = format!(r#"{{ text = "Two." }}, {END}"#);
+    let third = Steps::new().text("Two.").then(END).build();
     let simulator = in_any_conversation(&[&first, lost, &third]);
     let mut session = RpcSession::new(&simulator, "s", &[]);
     assert_eq!(session.prompt("go").text, "One.");

@@ -246,7 +246,7 @@ fn credentials_are_out_of_the_models_reach() {
     let sdk = OfficialClient::new();
     let home = sdk.home.path().canonicalize().unwrap();
     let state = home.join(".local/state/cursor-sidecar");
-    let login = format!(r#"{{"apiKey": "{KEY}"}}"#);
+    let login = json!({"apiKey": KEY}).to_string();
     for (file, text) in [
         (".local/state/cursor-sidecar/login.json", login.as_str()),
         (".local/state/cursor-sidecar/gateway-token", KEY),

@@ -12,12 +12,11 @@ use crate::confinement::unprivileged;
 use crate::steering::INJECTED;
 use test_support::in_process::user_text;
 use test_support::rpc_session::{OfferedCall, RpcSession, TurnOutcome, tool};
-use test_support::scenario::{END, calls, script, text};
+use test_support::scenario::{END, Steps, calls, inline, script, text, value};
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{Simulator, Transport};
 use test_support::wait::until;
 
-const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
 /// The client's response proves that it has read everything before it.
 const READ: &str = r#"{ kv_set = { text = "read this far" } }"#;
 const SAVED: &str = r#"{ checkpoint = "auto" }"#;
@@ -57,13 +56,16 @@ pub fn user_messages(simulator: &Simulator) -> Vec<String> {
 
 /// A command that appends its name to `log` and returns it.
 fn command(name: &str, options: &str) -> String {
-    format!(
-        r#"{{ exec = {{ shellStreamArgs = {{ command = "echo {name} | tee -a log", workingDirectory = "$WS", toolCallId = "{name}", timeout = 10000 }} }}, {options} }}"#
-    )
+    let args = json!({"command": format!("echo {name} | tee -a log"), "workingDirectory": "$WS",
+        "toolCallId": name, "timeout": 10000});
+    let mut step = value(format!("{{ {options} }}"));
+    step["exec"] = json!({"shellStreamArgs": args});
+    inline(&step)
 }
 
 fn output(name: &str) -> String {
-    format!(r#"expect = {{ shellStream = {{ stdout = "{name}\n" }} }}"#)
+    let expect = json!({"shellStream": {"stdout": format!("{name}\n")}});
+    format!("expect = {}", inline(&expect))
 }
 
 /// A command that is executed or answered from the record; the log decides which.
@@ -71,25 +73,27 @@ fn runs(name: &str) -> String {
     command(name, &output(name))
 }
 
+/// Starts a command that runs until it is stopped.
+fn start_endless(name: &str) -> Steps {
+    let args = json!({"command": format!("echo {name} | tee -a log; exec sleep 600"),
+        "workingDirectory": "$WS", "toolCallId": name, "timeout": 600_000});
+    Steps::new().step(json!({"send": {"execServerMessage": {"id": 77, "shellStreamArgs": args}}}))
+}
+
 /// A command that runs until it is stopped.
 fn endless(name: &str) -> String {
-    let start = format!(
-        r#"{{ send = {{ execServerMessage = {{ id = 77, shellStreamArgs = {{ command = "echo {name} | tee -a log; exec sleep 600", workingDirectory = "$WS", toolCallId = "{name}", timeout = 600000 }} }} }} }}"#
-    );
-    let begun = format!(
-        r#"{{ expect_client = {{ execClientMessage = {{ id = 77, shellStream = {{ stdout = {{ data = "{name}\n" }} }} }} }} }}"#
-    );
-    format!("{start}, {begun}")
+    let output = json!({"stdout": {"data": format!("{name}\n")}});
+    start_endless(name)
+        .step(json!({"expect_client": {"execClientMessage": {"id": 77, "shellStream": output}}}))
+        .build()
 }
 
 /// The same command again, which must be answered with an error.
 fn endless_again(name: &str) -> String {
-    let throws = r#"{ expect_client = { execClientControlMessage = { throw = { id = 77 } } } }"#;
-    let (start, _) = endless(name)
-        .rsplit_once(", { expect_client")
-        .map(|(start, rest)| (start.to_owned(), rest.to_owned()))
-        .unwrap();
-    format!("{start}, {throws}")
+    let throws = json!({"execClientControlMessage": {"throw": {"id": 77}}});
+    start_endless(name)
+        .step(json!({"expect_client": throws}))
+        .build()
 }
 
 struct TestFolders {
@@ -177,17 +181,22 @@ fn a_command_in_a_checkpoint_that_is_given_up_is_not_executed_again() {
     ];
     for saved in [SAVED.to_owned(), format!("{SAVED}, {SAVED}")] {
         for between in &between {
-            let first = format!(
-                r#"{CONTEXT}, {}, {{ text = "Did it. " }}, {saved}, {}, {{ end = {{ code = "unavailable", message = "later" }} }}"#,
-                runs("a"),
-                endless("b"),
-            );
-            let second = format!("{CONTEXT}, {between}, {REFUSED}");
-            let third = format!(
-                r#"{CONTEXT}, {}, {}, {{ text = "Done." }}, {END}"#,
-                command("a", "may_throw = \"executed\""),
-                endless_again("b"),
-            );
+            let first = Steps::new()
+                .context()
+                .then(runs("a"))
+                .text("Did it. ")
+                .then(&saved)
+                .then(endless("b"))
+                .then(r#"{ end = { code = "unavailable", message = "later" } }"#)
+                .build();
+            let second = Steps::new().context().then(between).then(REFUSED).build();
+            let third = Steps::new()
+                .context()
+                .then(command("a", "may_throw = \"executed\""))
+                .then(endless_again("b"))
+                .text("Done.")
+                .then(END)
+                .build();
             let simulator = in_any_conversation(&[&first, &second, &third]);
             let place = TestFolders::new();
             let mut session = place.session(&simulator);
@@ -208,16 +217,22 @@ fn a_command_in_a_checkpoint_that_is_given_up_is_not_executed_again() {
 /// refuses it.
 #[test]
 fn a_command_in_a_stored_checkpoint_that_is_refused_is_not_executed_again() {
-    let first = format!(
-        r#"{CONTEXT}, {}, {{ text = "Did it. " }}, {SAVED}, {SAVED}, {}, {{ stall = true }}"#,
-        runs("a"),
-        calls("look", "{}", r#"open = true, name = "l","#, "{}"),
-    );
-    let second = format!("{CONTEXT}, {REFUSED}");
-    let third = format!(
-        r#"{CONTEXT}, {}, {{ text = "Done." }}, {END}"#,
-        command("a", NOT_EXECUTED),
-    );
+    let first = Steps::new()
+        .context()
+        .then(runs("a"))
+        .text("Did it. ")
+        .then(SAVED)
+        .then(SAVED)
+        .then(calls("look", "{}", r#"open = true, name = "l","#, "{}"))
+        .stall()
+        .build();
+    let second = Steps::new().context().then(REFUSED).build();
+    let third = Steps::new()
+        .context()
+        .then(command("a", NOT_EXECUTED))
+        .text("Done.")
+        .then(END)
+        .build();
     let simulator = in_any_conversation(&[&first, &second, &third]);
     let place = TestFolders::new();
     let mut session = place.session(&simulator);
@@ -234,16 +249,23 @@ fn a_command_in_a_stored_checkpoint_that_is_refused_is_not_executed_again() {
 /// A stream resumes from a checkpoint and asks again for what the checkpoint should include.
 #[test]
 fn a_call_in_two_checkpoints_is_answered_from_the_record_under_its_own_id() {
-    let first = format!(
-        r#"{CONTEXT}, {}, {{ text = "One. " }}, {SAVED}, {SAVED}, {}, {READ}, {BROKEN}"#,
-        runs("a"),
-        runs("b"),
-    );
-    let second = format!(
-        r#"{CONTEXT}, {}, {}, {{ text = "Two." }}, {END}"#,
-        runs("a"),
-        runs("b"),
-    );
+    let first = Steps::new()
+        .context()
+        .then(runs("a"))
+        .text("One. ")
+        .then(SAVED)
+        .then(SAVED)
+        .then(runs("b"))
+        .then(READ)
+        .then(BROKEN)
+        .build();
+    let second = Steps::new()
+        .context()
+        .then(runs("a"))
+        .then(runs("b"))
+        .text("Two.")
+        .then(END)
+        .build();
     let simulator = attempts(&[&first, &second]);
     let place = TestFolders::new();
     let mut session = place.session(&simulator);
@@ -261,21 +283,29 @@ fn effects_are_known_to_the_run_of_a_rejected_message() {
         r#"{ checkpoint = { pendingToolCalls = ["call-look"] } }, "#,
     ] {
         for report in [REJECTED, NEXT_TURN] {
-            let first = format!(
-                r#"{CONTEXT}, {SAVED}, {}, {}, {INJECTED}, {report}, {CANCELLED}, {late}{{ end = true }}"#,
-                runs("a"),
-                calls("look", "{}", "", &text("it says 42")),
-            );
-            let second = format!(
-                r#"{CONTEXT}, {}, {}, {{ text = "Done." }}, {END}"#,
-                command("a", "may_throw = \"executed\""),
-                calls(
+            let first = Steps::new()
+                .context()
+                .then(SAVED)
+                .then(runs("a"))
+                .then(calls("look", "{}", "", &text("it says 42")))
+                .then(INJECTED)
+                .then(report)
+                .then(CANCELLED)
+                .then(late)
+                .end()
+                .build();
+            let second = Steps::new()
+                .context()
+                .then(command("a", "may_throw = \"executed\""))
+                .then(calls(
                     "look",
                     "{}",
                     "may_throw = \"executed\",",
-                    &text("it says 42")
-                ),
-            );
+                    &text("it says 42"),
+                ))
+                .text("Done.")
+                .then(END)
+                .build();
             let simulator = attempts(&[&first, &second]);
             let place = TestFolders::new();
             let mut session = place.session(&simulator);
@@ -295,21 +325,28 @@ fn effects_are_known_to_the_run_of_a_rejected_message() {
 /// The same, but the user stops the turn before the run reports on the message.
 #[test]
 fn effects_are_known_after_results_a_message_and_a_stop() {
-    let first = format!(
-        r#"{CONTEXT}, {SAVED}, {}, {}, {INJECTED}, {CANCELLED}, {{ checkpoint = "late" }}, {{ end = true }}"#,
-        runs("a"),
-        calls("look", "{}", "", &text("it says 42")),
-    );
-    let second = format!(
-        r#"{CONTEXT}, {}, {}, {{ text = "Done." }}, {END}"#,
-        command("a", "may_throw = \"executed\""),
-        calls(
+    let first = Steps::new()
+        .context()
+        .then(SAVED)
+        .then(runs("a"))
+        .then(calls("look", "{}", "", &text("it says 42")))
+        .then(INJECTED)
+        .then(CANCELLED)
+        .then(r#"{ checkpoint = "late" }"#)
+        .end()
+        .build();
+    let second = Steps::new()
+        .context()
+        .then(command("a", "may_throw = \"executed\""))
+        .then(calls(
             "look",
             "{}",
             "may_throw = \"executed\",",
-            &text("it says 42")
-        ),
-    );
+            &text("it says 42"),
+        ))
+        .text("Done.")
+        .then(END)
+        .build();
     let simulator = attempts(&[&first, &second]);
     let place = TestFolders::new();
     let mut session = place.session(&simulator);
@@ -342,21 +379,29 @@ fn a_result_that_returns_after_a_message_was_put_off_is_kept() {
     let place = TestFolders::new();
     let parked = place.state.path().join("parked");
     let pending = r#"{ checkpoint = { pendingToolCalls = ["call-slow"] } }, { end = true }"#;
-    let first = format!(
-        r#"{CONTEXT}, {SAVED}, {}, {INJECTED}, {}, {{ expect_file = "{}" }}, {NEXT_TURN}, {READ}, {CANCELLED}, {pending}"#,
-        calls("look", "{}", "", &text("it says 42")),
-        calls("slow", "{}", r#"open = true, name = "s","#, "{}"),
-        parked.display(),
-    );
-    let second = format!(
-        r#"{CONTEXT}, {}, {{ text = "Done." }}, {END}"#,
-        calls(
+    let first = Steps::new()
+        .context()
+        .then(SAVED)
+        .then(calls("look", "{}", "", &text("it says 42")))
+        .then(INJECTED)
+        .then(calls("slow", "{}", r#"open = true, name = "s","#, "{}"))
+        .step(json!({"expect_file": parked}))
+        .then(NEXT_TURN)
+        .then(READ)
+        .then(CANCELLED)
+        .then(pending)
+        .build();
+    let second = Steps::new()
+        .context()
+        .then(calls(
             "slow",
             "{}",
             "may_throw = \"executed\",",
-            &text("slow result")
-        ),
-    );
+            &text("slow result"),
+        ))
+        .text("Done.")
+        .then(END)
+        .build();
     let simulator = attempts(&[&first, &second]);
     let mut session = place.session(&simulator);
     let call = called(&session.prompt("go"));
@@ -382,16 +427,27 @@ fn a_result_that_returns_after_a_message_was_put_off_is_kept() {
 /// The host compacts its history between two turns of one prompt, or closes the session.
 #[test]
 fn effects_are_remembered_when_the_session_is_invalidated_in_a_pause() {
-    let first = format!(
-        r#"{CONTEXT}, {}, {{ text = "Did it. " }}, {SAVED}, {SAVED}, {}, {{ stall = true }}"#,
-        runs("a"),
-        calls("look", "{}", r#"open = true, name = "l","#, "{}"),
-    );
-    let second = format!(
-        r#"{CONTEXT}, {}, {{ text = "Done." }}, {END}"#,
-        command("a", NOT_EXECUTED),
-    );
-    let third = format!(r#"{CONTEXT}, {}, {{ text = "Again." }}, {END}"#, runs("a"));
+    let first = Steps::new()
+        .context()
+        .then(runs("a"))
+        .text("Did it. ")
+        .then(SAVED)
+        .then(SAVED)
+        .then(calls("look", "{}", r#"open = true, name = "l","#, "{}"))
+        .stall()
+        .build();
+    let second = Steps::new()
+        .context()
+        .then(command("a", NOT_EXECUTED))
+        .text("Done.")
+        .then(END)
+        .build();
+    let third = Steps::new()
+        .context()
+        .then(runs("a"))
+        .text("Again.")
+        .then(END)
+        .build();
     let simulator = in_any_conversation(&[&first, &second, &third]);
     let place = TestFolders::new();
     let mut session = place.session(&simulator);
@@ -412,15 +468,18 @@ fn effects_are_remembered_when_the_session_is_invalidated_in_a_pause() {
 
 #[test]
 fn effects_are_remembered_when_the_session_is_closed_in_a_pause() {
-    let first = format!(
-        r#"{CONTEXT}, {}, {}, {{ stall = true }}"#,
-        runs("a"),
-        calls("look", "{}", r#"open = true, name = "l","#, "{}"),
-    );
-    let second = format!(
-        r#"{CONTEXT}, {}, {{ text = "Done." }}, {END}"#,
-        command("a", NOT_EXECUTED),
-    );
+    let first = Steps::new()
+        .context()
+        .then(runs("a"))
+        .then(calls("look", "{}", r#"open = true, name = "l","#, "{}"))
+        .stall()
+        .build();
+    let second = Steps::new()
+        .context()
+        .then(command("a", NOT_EXECUTED))
+        .text("Done.")
+        .then(END)
+        .build();
     let simulator = in_any_conversation(&[&first, &second]);
     let place = TestFolders::new();
     let mut session = place.session(&simulator);
@@ -438,7 +497,7 @@ fn effects_are_remembered_when_the_session_is_closed_in_a_pause() {
 #[test]
 fn a_displayed_card_keeps_its_result_when_the_session_is_invalidated() {
     let card = r#"{ update = { toolCallCompleted = { callId = "r", toolCall = { readToolCall = { args = { path = "r" }, result = { success = { content = "recorded" } } } } } } }"#;
-    let simulator = attempts(&[&format!("{card}, {READ}, {{ stall = true }}")]);
+    let simulator = attempts(&[&Steps::new().then(card).then(READ).stall().build()]);
     let place = TestFolders::new();
     let mut session = place.session(&simulator);
     session.cards = vec!["read"];
@@ -470,13 +529,20 @@ fn with_an_unreadable_log_every_command_may_have_run() {
         },
     ];
     for (number, damage) in damages.into_iter().enumerate() {
-        let first = format!("{CONTEXT}, {}, {{ stall = true }}", runs("a"));
-        let second = format!(
-            r#"{CONTEXT}, {}, {}, {{ text = "Done." }}, {END}"#,
-            command("a", NOT_EXECUTED),
-            runs("a"),
-        );
-        let third = format!(r#"{CONTEXT}, {}, {{ text = "Again." }}, {END}"#, runs("b"));
+        let first = Steps::new().context().then(runs("a")).stall().build();
+        let second = Steps::new()
+            .context()
+            .then(command("a", NOT_EXECUTED))
+            .then(runs("a"))
+            .text("Done.")
+            .then(END)
+            .build();
+        let third = Steps::new()
+            .context()
+            .then(runs("b"))
+            .text("Again.")
+            .then(END)
+            .build();
         let simulator = in_any_conversation(&[&first, &second, &third]);
         let place = TestFolders::new();
         let mut session = place.session(&simulator);
@@ -522,12 +588,20 @@ fn set_writable(path: &Path, writable: bool) {
 /// The sidecar ends in a pause, and its folder cannot be written when the next one starts.
 #[test]
 fn a_state_folder_that_cannot_be_written_is_read() {
-    let first = format!(
-        r#"{CONTEXT}, {}, {{ text = "Did it. " }}, {SAVED}, {SAVED}, {}, {{ stall = true }}"#,
-        runs("a"),
-        calls("look", "{}", r#"open = true, name = "l","#, "{}"),
-    );
-    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Done." }}, {END}"#);
+    let first = Steps::new()
+        .context()
+        .then(runs("a"))
+        .text("Did it. ")
+        .then(SAVED)
+        .then(SAVED)
+        .then(calls("look", "{}", r#"open = true, name = "l","#, "{}"))
+        .stall()
+        .build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Done.")
+        .then(END)
+        .build();
     let simulator = attempts(&[&first, &second]);
     let folder = tempfile::tempdir().unwrap();
     let (state, workspace) = (folder.path().join("state"), folder.path().join("work"));
@@ -568,11 +642,15 @@ fn a_state_folder_that_cannot_be_written_is_read() {
 /// message that asks the model to continue has the result too.
 #[test]
 fn results_are_sent_with_the_text_when_a_silent_stream_is_restarted() {
-    let first = format!(
-        r#"{CONTEXT}, {{ text = "Looking. " }}, {}, {{ checkpoint = "late" }}, {{ text = "It says " }}, {{ stall = true }}"#,
-        runs("a"),
-    );
-    let second = format!(r#"{CONTEXT}, {{ text = "42." }}, {END}"#);
+    let first = Steps::new()
+        .context()
+        .text("Looking. ")
+        .then(runs("a"))
+        .then(r#"{ checkpoint = "late" }"#)
+        .text("It says ")
+        .stall()
+        .build();
+    let second = Steps::new().context().text("42.").then(END).build();
     let simulator = attempts(&[&first, &second]);
     let place = TestFolders::new();
     let mut session = place.session(&simulator);

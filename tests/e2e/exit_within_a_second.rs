@@ -61,9 +61,9 @@ impl CountingSidecar {
         std::fs::write(&script, COUNTING).unwrap();
         let script = script.to_str().unwrap();
         let step = |kind: &str, name: &str| {
-            format!(
-                r#"{{ exec = {{ {kind} = {{ command = "sh {script} {here} {name}", workingDirectory = "$WS", toolCallId = "{name}" }} }} }}"#
-            )
+            let args = json!({"command": format!("sh {script} {here} {name}"),
+                "workingDirectory": "$WS", "toolCallId": name});
+            Steps::new().step(json!({"exec": {kind: args}})).build()
         };
         let background = step("backgroundShellSpawnArgs", "behind");
         let front = step("shellStreamArgs", "front");

@@ -98,17 +98,16 @@ fn workspace_with_secret() -> OfficialClient {
 /// Hooks that deny commands with `forbidden`, reading `.env` by its absolute path, and writing
 /// `evil`; every input is appended to `log`.
 fn deny_by_content(sdk: &OfficialClient) {
-    let script = format!(
-        r#"input=$(cat); printf '%s\n' "$input" >> ./log
+    let env = sdk.workspace.join(".env");
+    let script = r#"input=$(cat); printf '%s\n' "$input" >> ./log
 case "$input" in
-  *forbidden*'"hook_event_name":"beforeShellExecution"'*) echo '{{"permission":"deny","agent_message":"no such command"}}' ;;
-  *'"file_path":"{env}"'*'"hook_event_name":"beforeReadFile"'*) echo '{{"permission":"deny","agent_message":"no such file"}}' ;;
-  *'"tool_name":"Write"'*evil*'"hook_event_name":"preToolUse"'*) echo '{{"permission":"deny","agent_message":"no such text"}}' ;;
-  *) echo '{{"permission":"allow"}}' ;;
+  *forbidden*'"hook_event_name":"beforeShellExecution"'*) echo '{"permission":"deny","agent_message":"no such command"}' ;;
+  *'"file_path":"ENV_FILE"'*'"hook_event_name":"beforeReadFile"'*) echo '{"permission":"deny","agent_message":"no such file"}' ;;
+  *'"tool_name":"Write"'*evil*'"hook_event_name":"preToolUse"'*) echo '{"permission":"deny","agent_message":"no such text"}' ;;
+  *) echo '{"permission":"allow"}' ;;
 esac
-"#,
-        env = sdk.workspace.join(".env").display()
-    );
+"#
+    .replace("ENV_FILE", env.to_str().unwrap());
     write(sdk.home.path(), ".cursor/guard.sh", &script);
     let hook = json!([{"command": "sh ./guard.sh"}]);
     let hooks = json!({

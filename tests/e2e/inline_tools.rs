@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use test_support::pi_retry_rules::is_retryable;
 use test_support::rpc_session::{RpcSession, tool};
-use test_support::scenario::{END, Steps, calls, inline, playing, script, text};
+use test_support::scenario::{END, Steps, calls, inline, playing, script, text, value};
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{Simulator, Transport};
 
@@ -87,7 +87,7 @@ fn errors_of_the_host_are_failures_of_the_tool() {
     };
     let steps = Steps::new()
         .then(calls("a", "{}", "", &failed("it broke")))
-        .then(calls("b", "{}", "", &failed("makes no sense")))
+        .then(calls("b", "{}", "", &failed("is not a tool result")))
         .text("Done.")
         .then(END)
         .build();
@@ -192,7 +192,8 @@ fn asked(name: &str, expect: &str) -> String {
 }
 
 fn answers(words: &str) -> String {
-    format!("expect = {{ mcpResult = {} }}", text(words))
+    let result = json!({"mcpResult": value(text(words))});
+    format!("expect = {}", inline(&result))
 }
 
 const WARNED: &str = r#"throws = "Check its effects first""#;

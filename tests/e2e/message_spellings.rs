@@ -4,16 +4,17 @@ use serde_json::{Value as Json, json};
 
 use test_support::gateway::{ChatResponse, GatewayProcess};
 use test_support::rpc_session::{OfferedCall, RpcSession, tool};
-use test_support::scenario::playing;
-use test_support::scenario::{END, calls, text};
+use test_support::scenario::{END, Steps, calls, playing, text};
 use test_support::simulator::{Simulator, Transport};
 
 /// A host that calls one tool; its run is parked. Returns the call.
 fn parked() -> (Simulator, RpcSession, OfferedCall) {
-    let steps = format!(
-        r#"{{ text = "Let me look. " }}, {}, {{ text = "It says 42." }}, {END}"#,
-        calls("look", r#"{ q = "it" }"#, "", &text("42"))
-    );
+    let steps = Steps::new()
+        .text("Let me look. ")
+        .then(calls("look", r#"{ q = "it" }"#, "", &text("42")))
+        .text("It says 42.")
+        .then(END)
+        .build();
     let simulator = playing(Transport::H2c, &steps);
     let mut session = RpcSession::new(&simulator, "s", &[]);
     session.tools = vec![tool("look")];

@@ -6,7 +6,7 @@ use crate::effects_once::{attempts, in_any_conversation, user_messages};
 use crate::steering::INJECTED;
 use test_support::debug_log::state;
 use test_support::rpc_session::{RpcSession, TurnOutcome, tool};
-use test_support::scenario::{END, calls, text};
+use test_support::scenario::{END, Steps, calls, text};
 use test_support::simulator::{Recording, Simulator};
 use test_support::wait::until;
 
@@ -38,10 +38,13 @@ fn place_of(recording: &Recording, run: u64, kind: &str) -> usize {
 #[test]
 fn results_are_sent_before_the_message_of_the_same_turn() {
     for _ in 0..4 {
-        let first = format!(
-            r#"{}, {INJECTED}, {DELIVERED}, {{ text = "Both." }}, {END}"#,
-            calls("look", "{}", "", &text("it says 42"))
-        );
+        let first = Steps::new()
+            .then(calls("look", "{}", "", &text("it says 42")))
+            .then(INJECTED)
+            .then(DELIVERED)
+            .text("Both.")
+            .then(END)
+            .build();
         let simulator = attempts(&[&first]);
         let mut session = session(&simulator, &[]);
         let outcome = session.prompt("go");
@@ -58,10 +61,13 @@ fn results_are_sent_before_the_message_of_the_same_turn() {
 /// message.
 #[test]
 fn a_message_of_a_turn_that_was_refused_is_sent_with_the_next_one() {
-    let first = format!(
-        r#"{}, {INJECTED}, {DELIVERED}, {{ text = "Both." }}, {END}"#,
-        calls("look", "{}", "", &text("it says 42"))
-    );
+    let first = Steps::new()
+        .then(calls("look", "{}", "", &text("it says 42")))
+        .then(INJECTED)
+        .then(DELIVERED)
+        .text("Both.")
+        .then(END)
+        .build();
     let simulator = attempts(&[&first]);
     let mut session = session(&simulator, &[]);
     let outcome = session.prompt("go");
@@ -86,11 +92,14 @@ fn a_message_of_a_turn_that_was_refused_is_sent_with_the_next_one() {
 #[test]
 fn a_message_of_a_turn_that_was_stopped_at_once_is_sent_with_the_next_one() {
     for _ in 0..4 {
-        let first = format!(
-            r#"{}, {INJECTED}, {DELIVERED}, {{ text = "Both." }}, {END}"#,
-            calls("look", "{}", "", &text("it says 42"))
-        );
-        let next = format!(r#"{{ text = "Both." }}, {END}"#);
+        let first = Steps::new()
+            .then(calls("look", "{}", "", &text("it says 42")))
+            .then(INJECTED)
+            .then(DELIVERED)
+            .text("Both.")
+            .then(END)
+            .build();
+        let next = Steps::new().text("Both.").then(END).build();
         let simulator = in_any_conversation(&[&first, &next]);
         let mut session = session(&simulator, &[]);
         let outcome = session.prompt("go");
@@ -139,11 +148,18 @@ fn inject(session: &mut RpcSession, turn: &str, words: &str) {
 /// The turn fails before the model has read the message, and the sidecar is killed.
 #[test]
 fn an_injected_message_of_a_failed_turn_survives_a_kill() {
-    let first = format!(
-        r#"{{ text = "Hm. " }}, {INJECTED}, {{ end = {{ code = "permission_denied", message = "no more" }} }}"#
-    );
-    let second =
-        format!(r#"{{ text = "Well. " }}, {INJECTED}, {DELIVERED}, {{ text = "Read." }}, {END}"#);
+    let first = Steps::new()
+        .text("Hm. ")
+        .then(INJECTED)
+        .then(r#"{ end = { code = "permission_denied", message = "no more" } }"#)
+        .build();
+    let second = Steps::new()
+        .text("Well. ")
+        .then(INJECTED)
+        .then(DELIVERED)
+        .text("Read.")
+        .then(END)
+        .build();
     let simulator = in_any_conversation(&[&first, &second]);
     let folder = tempfile::tempdir().unwrap();
     let mut session = session(&simulator, &state(&folder));
@@ -161,9 +177,19 @@ fn an_injected_message_of_a_failed_turn_survives_a_kill() {
 /// The server never sends a checkpoint, and the sidecar is killed during the run.
 #[test]
 fn an_injected_message_that_no_checkpoint_includes_survives_a_kill() {
-    let first = format!(r#"{{ text = "Hm. " }}, {INJECTED}, {DELIVERED}, {{ stall = true }}"#);
-    let second =
-        format!(r#"{{ text = "Well. " }}, {INJECTED}, {DELIVERED}, {{ text = "Read." }}, {END}"#);
+    let first = Steps::new()
+        .text("Hm. ")
+        .then(INJECTED)
+        .then(DELIVERED)
+        .stall()
+        .build();
+    let second = Steps::new()
+        .text("Well. ")
+        .then(INJECTED)
+        .then(DELIVERED)
+        .text("Read.")
+        .then(END)
+        .build();
     let simulator = in_any_conversation(&[&first, &second]);
     let folder = tempfile::tempdir().unwrap();
     let mut session = session(&simulator, &state(&folder));
@@ -181,11 +207,20 @@ fn an_injected_message_that_no_checkpoint_includes_survives_a_kill() {
 /// A checkpoint on disk includes the message, so it is not sent again after a kill.
 #[test]
 fn an_injected_message_in_a_checkpoint_is_not_sent_again_after_a_kill() {
-    let first = format!(
-        r#"{{ text = "Hm. " }}, {INJECTED}, {DELIVERED}, {{ text = "Read. " }}, {{ checkpoint = "auto" }}, {}, {{ stall = true }}"#,
-        calls("look", "{}", r#"open = true, name = "a","#, "{}")
-    );
-    let second = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "42." }}, {END}"#);
+    let first = Steps::new()
+        .text("Hm. ")
+        .then(INJECTED)
+        .then(DELIVERED)
+        .text("Read. ")
+        .checkpoint()
+        .then(calls("look", "{}", r#"open = true, name = "a","#, "{}"))
+        .stall()
+        .build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .text("42.")
+        .then(END)
+        .build();
     let simulator = in_any_conversation(&[&first, &second]);
     let folder = tempfile::tempdir().unwrap();
     let mut session = session(&simulator, &state(&folder));

@@ -1,9 +1,9 @@
 //! A command that the model repeats on purpose is not answered with an earlier result.
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use test_support::rpc_session::{RpcSession, tool};
-use test_support::scenario::{END, Steps, calls, script, text};
+use test_support::scenario::{END, Steps, calls, inline, script, text};
 
 const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
 const CHECKPOINT: &str = r#"{ checkpoint = "auto" }"#;
@@ -11,14 +11,18 @@ const CHECKPOINT: &str = r#"{ checkpoint = "auto" }"#;
 const READ: &str = r#"{ kv_set = { text = "x" } }"#;
 const BROKEN: &str = r#"{ reset = "internal_error" }"#;
 /// A command whose output differs each time it runs.
-const ASKED: &str = r#"{ exec = { shellStreamArgs = { command = "echo x >> log; wc -l < log", workingDirectory = "$WS", toolCallId = "c", timeout = 10000 } }, "#;
+fn asked() -> Json {
+    json!({"command": "echo x >> log; wc -l < log", "workingDirectory": "$WS", "toolCallId": "c", "timeout": 10000})
+}
 
 fn gives(lines: u32) -> String {
-    format!(r#"{ASKED} expect = {{ shellStream = {{ stdout = "{lines}\n" }} }} }}"#)
+    let expect = json!({"shellStream": {"stdout": format!("{lines}\n")}});
+    inline(&json!({"exec": {"shellStreamArgs": asked()}, "expect": expect}))
 }
 
 fn known_output(lines: u32) -> String {
-    format!(r#"{ASKED} throws = "Its output was:\n\n{lines}\n" }}"#)
+    let throws = format!("Its output was:\n\n{lines}\n");
+    inline(&json!({"exec": {"shellStreamArgs": asked()}, "throws": throws}))
 }
 
 struct RepeatSession {

@@ -14,6 +14,7 @@ const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
 /// A command that appends a line each time it runs.
 const COMMAND: &str = r#"{ exec = { shellStreamArgs = { command = "echo line >> log; echo line", workingDirectory = "$WS", toolCallId = "c", timeout = 10000 } }, "#;
 const RUN: &str = r#"expect = { shellStream = { stdout = "line\n" } } }"#;
+const OPEN: &str = r#"open = true, name = "a" }"#;
 const KNOWN: &str = r#"throws = "was not executed again" }"#;
 const WARNED: &str = r#"throws = "Check its effects first" }"#;
 
@@ -42,9 +43,14 @@ fn a_command_of_a_killed_sidecar_is_run_again_only_if_asked_for_once_more() {
     let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     // One command that has ended, and one that is running.
     let endless = COMMAND.replace("echo line\"", "exec sleep 600\"");
-    let first = script(&[&format!(
-        "{CONTEXT}, {COMMAND} {RUN}, {endless} open = true, name = \"a\" }}, {{ expect_cancel = true }}"
-    )]);
+    let first = script(&[&Steps::new()
+        .context()
+        .then(COMMAND)
+        .then(RUN)
+        .then(&endless)
+        .then(OPEN)
+        .step(json!({"expect_cancel": true}))
+        .build()]);
     let mut session = RpcSession::new(&first, "killed", &env(&state));
     session.workspace = workspace.path().to_str().unwrap().into();
     session.user("go");
@@ -142,9 +148,13 @@ fn a_second_kill_forgets_nothing() {
 fn a_command_the_user_stopped_is_run_again_when_requested() {
     let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let endless = COMMAND.replace("echo line\"", "exec sleep 600\"");
-    let first = format!(
-        "{CONTEXT}, {{ checkpoint = \"auto\" }}, {endless} open = true, name = \"a\" }}, {{ expect_cancel = true }}"
-    );
+    let first = Steps::new()
+        .context()
+        .checkpoint()
+        .then(&endless)
+        .then(OPEN)
+        .step(json!({"expect_cancel": true}))
+        .build();
     let ran = r#"expect = { shellStream = { exit = { aborted = true } } } }"#;
     let brief = endless.replace("timeout = 10000", "timeout = 500");
     let again = Steps::new()

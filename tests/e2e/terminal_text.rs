@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 
 use test_support::binary;
 use test_support::rpc_session::{RpcSession, tool};
-use test_support::scenario::{Steps, playing};
+use test_support::scenario::{Steps, document, inline, playing};
 use test_support::simulator::{Simulator, Transport};
 
 /// As escaped in TOML and JSON: sets the clipboard and the title, clears the screen, starts a C1
@@ -85,17 +85,24 @@ fn hostile_server() -> Simulator {
             },
         }))
         .build();
-    let scenario = format!(
-        r#"
-name = "hostile"
-[server]
-models = [ {{ id = "gpt", displayName = "GPT {HOSTILE}" }}, {{ id = "composer-2", displayName = "Composer" }} ]
-[[run]]
-steps = [ {{ exec = {{ requestContextArgs = {{}} }} }}, {{ thinking = "Hm {HOSTILE}" }}, {{ text = "one \u001b" }}, {{ text = "]52;c;c3J2\u0007 {HOSTILE}" }}, {shell}, {{ checkpoint = "auto" }}, {{ usage = {{}} }}, {{ end = true }} ]
-[[run]]
-steps = [ {{ end = {{ code = "invalid_argument", message = "no {HOSTILE}", retryable = false }} }} ]
-"#
-    );
+    let hostile = unescaped(HOSTILE);
+    let models = json!([{"id": "gpt", "displayName": format!("GPT {hostile}")},
+        {"id": "composer-2", "displayName": "Composer"}]);
+    let first = Steps::new()
+        .context()
+        .step(json!({"thinking": format!("Hm {hostile}")}))
+        .text("one \u{1b}")
+        .text(format!("]52;c;c3J2\u{7} {hostile}"))
+        .then(shell)
+        .checkpoint()
+        .usage()
+        .end()
+        .build();
+    let error =
+        json!({"code": "invalid_argument", "message": format!("no {hostile}"), "retryable": false});
+    let second = Steps::new().step(json!({"end": error})).build();
+    let server = format!("[server]\nmodels = {}\n[[run]]", inline(&models));
+    let scenario = document("hostile", &[first, second]).replacen("[[run]]", &server, 1);
     let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     std::fs::write(file.path(), scenario).unwrap();
     Simulator::with(Transport::Http1, file.path())
@@ -105,8 +112,9 @@ steps = [ {{ end = {{ code = "invalid_argument", message = "no {HOSTILE}", retry
 fn repository() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join(".cursor")).unwrap();
-    let servers = format!(r#"{{"mcpServers": {{"srv{HOSTILE}": {{"command": "true"}}}}}}"#);
-    std::fs::write(folder.path().join(".cursor/mcp.json"), servers).unwrap();
+    let name = unescaped(&format!("srv{HOSTILE}"));
+    let servers = json!({"mcpServers": {name: {"command": "true"}}});
+    std::fs::write(folder.path().join(".cursor/mcp.json"), servers.to_string()).unwrap();
     folder
 }
 

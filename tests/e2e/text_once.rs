@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use crate::effects_once::{attempts, in_any_conversation, user_messages};
 use test_support::debug_log::{logged, state};
 use test_support::rpc_session::{OfferedCall, RpcSession, TurnOutcome};
-use test_support::scenario::END;
+use test_support::scenario::{END, Steps, inline};
 use test_support::simulator::Simulator;
 use test_support::wait::until;
 
@@ -19,9 +19,9 @@ const LIMIT: &str = r#"{ end = { code = "resource_exhausted", message = "Error",
 
 /// A completed native tool call, which a host with cards displays as a tool call.
 fn card(id: &str) -> String {
-    format!(
-        r#"{{ update = {{ toolCallCompleted = {{ callId = "{id}", toolCall = {{ readToolCall = {{ args = {{ path = "{id}" }}, result = {{ success = {{ content = "c" }} }} }} }} }} }} }}"#
-    )
+    let read = json!({"args": {"path": id}, "result": {"success": {"content": "c"}}});
+    let completed = json!({"callId": id, "toolCall": {"readToolCall": read}});
+    inline(&json!({"update": {"toolCallCompleted": completed}}))
 }
 
 /// A host that displays native tool calls as cards.
@@ -62,15 +62,24 @@ fn assert_sent(simulator: &Simulator, run: usize, parts: &[&str]) {
 
 /// Text from before and after the card, which no checkpoint includes.
 fn before_and_after_a_card(end: &str) -> String {
-    format!(
-        r#"{{ text = "One. " }}, {{ checkpoint = "auto" }}, {{ text = "Two. " }}, {}, {READ}, {{ text = "Three. " }}, {end}"#,
-        card("a")
-    )
+    Steps::new()
+        .text("One. ")
+        .checkpoint()
+        .text("Two. ")
+        .then(card("a"))
+        .then(READ)
+        .text("Three. ")
+        .then(end)
+        .build()
 }
 
 #[test]
 fn text_before_a_card_is_sent_after_the_user_stops_the_turn() {
-    let next = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Four." }}, {END}"#);
+    let next = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Four.")
+        .then(END)
+        .build();
     let simulator = attempts(&[&before_and_after_a_card(CANCELLED), &next]);
     let mut session = session(&simulator, &[]);
     let outcome = session.prompt("go");
@@ -103,8 +112,15 @@ fn text_before_a_card_is_sent_after_the_user_stops_the_turn() {
 fn text_before_a_card_is_sent_when_the_host_asks_again_after_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let shown = folder.path().join("shown");
-    let fails = format!(r#"{{ expect_file = "{}" }}, {LIMIT}"#, shown.display());
-    let next = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Three." }}, {END}"#);
+    let fails = Steps::new()
+        .step(json!({"expect_file": shown}))
+        .then(LIMIT)
+        .build();
+    let next = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Three.")
+        .then(END)
+        .build();
     let simulator = attempts(&[&before_and_after_a_card(&fails), &next]);
     let mut session = session(&simulator, &[]);
     let outcome = session.prompt("go");
@@ -124,12 +140,16 @@ fn text_before_a_card_is_sent_when_the_host_asks_again_after_an_error() {
 
 #[test]
 fn text_before_a_card_is_sent_after_a_kill() {
-    let first = format!(
-        "{}, {}, {{ stall = true }}",
-        before_and_after_a_card(READ),
-        card("b")
-    );
-    let next = format!(r#"{{ expect_state = "last checkpoint" }}, {{ text = "Four." }}, {END}"#);
+    let first = Steps::new()
+        .then(before_and_after_a_card(READ))
+        .then(card("b"))
+        .stall()
+        .build();
+    let next = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Four.")
+        .then(END)
+        .build();
     let simulator = attempts(&[&first, &next]);
     let folder = tempfile::tempdir().unwrap();
     let place = state(&folder);
@@ -155,11 +175,13 @@ fn text_before_a_card_is_sent_after_a_kill() {
 /// A checkpoint that a resumed stream sends before it has repeated anything includes neither text.
 #[test]
 fn text_before_a_card_is_sent_after_a_checkpoint_that_lacks_it() {
-    let again = format!(
-        r#"{{ checkpoint = {{ rootPromptMessagesJson = ["YmVmb3Jl"] }} }}, {READ}, {LIMIT}"#
-    );
-    let first = before_and_after_a_card(&format!(r#"{READ}, {{ reset = "internal_error" }}"#));
-    let next = format!(r#"{{ text = "Four." }}, {END}"#);
+    let again = Steps::new()
+        .then(r#"{ checkpoint = { rootPromptMessagesJson = ["YmVmb3Jl"] } }"#)
+        .then(READ)
+        .then(LIMIT)
+        .build();
+    let first = before_and_after_a_card(&Steps::new().then(READ).reset("internal_error").build());
+    let next = Steps::new().text("Four.").then(END).build();
     let simulator = attempts(&[&first, &again, &next]);
     let mut session = session(&simulator, &[]);
     let outcome = session.prompt("go");
@@ -176,11 +198,17 @@ fn text_before_a_card_is_sent_after_a_checkpoint_that_lacks_it() {
 /// The run ends while the host displays a card, and the host returns when the run is released.
 #[test]
 fn an_unread_answer_is_shown_after_the_parked_run_is_released() {
-    let first = format!(
-        r#"{{ text = "Looking. " }}, {}, {READ}, {{ text = "It says 42." }}, {END}"#,
-        card("a")
-    );
-    let simulator = attempts(&[&first, &format!(r#"{{ text = "Something else." }}, {END}"#)]);
+    let first = Steps::new()
+        .text("Looking. ")
+        .then(card("a"))
+        .then(READ)
+        .text("It says 42.")
+        .then(END)
+        .build();
+    let simulator = attempts(&[
+        &first,
+        &Steps::new().text("Something else.").then(END).build(),
+    ]);
     let folder = tempfile::tempdir().unwrap();
     let [place, log] = state(&folder);
     let env = [place, log, ("PI_CURSOR_ACTIVE_BRIDGE_TTL_MS", "1000")];
@@ -203,11 +231,14 @@ fn an_unread_answer_is_shown_after_the_parked_run_is_released() {
 /// The same after a kill: the text is shown before anything else.
 #[test]
 fn an_unread_answer_is_shown_after_a_kill() {
-    let first = format!(
-        r#"{{ text = "Looking. " }}, {}, {READ}, {{ text = "It says 42." }}, {END}"#,
-        card("a")
-    );
-    let simulator = in_any_conversation(&[&first, &format!(r#"{{ text = " More." }}, {END}"#)]);
+    let first = Steps::new()
+        .text("Looking. ")
+        .then(card("a"))
+        .then(READ)
+        .text("It says 42.")
+        .then(END)
+        .build();
+    let simulator = in_any_conversation(&[&first, &Steps::new().text(" More.").then(END).build()]);
     let folder = tempfile::tempdir().unwrap();
     let place = state(&folder);
     let mut session = session(&simulator, &place);

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use test_support::processes::{FolderWatch, started};
 use test_support::root;
-use test_support::scenario::{END, Steps, playing};
+use test_support::scenario::{END, Steps, document, playing};
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{Simulator, Transport};
 use test_support::wait::until;
@@ -263,16 +263,15 @@ fn no_card_touches_a_file_or_starts_a_process() {
     let (_, cards) = replay.split_once("[[run]]").unwrap();
     // Files that every turn reads are read in the first run; the tools that really execute are in
     // the last.
-    let scenario = format!(
-        r#"name = "audit"
-[[run]]
-steps = [ {{ exec = {{ requestContextArgs = {{}} }} }}, {END} ]
-[[run]]{}
-[[run]]
-steps = [ {{ exec = {{ readArgs = {{ path = "$WS/src/a.rs", toolCallId = "r" }} }} }}, {{ exec = {{ shellStreamArgs = {{ command = "true", workingDirectory = "$WS", toolCallId = "s" }} }} }}, {END} ]
-"#,
-        cards.replace("/workspace", here)
-    );
+    let first = Steps::new().context().then(END).build();
+    let last = Steps::new()
+        .step(json!({"exec": {"readArgs": {"path": "$WS/src/a.rs", "toolCallId": "r"}}}))
+        .step(json!({"exec": {"shellStreamArgs": {"command": "true", "workingDirectory": "$WS", "toolCallId": "s"}}}))
+        .then(END)
+        .build();
+    let cards = cards.replace("/workspace", here);
+    let scenario =
+        document("audit", &[first]) + &format!("[[run]]{cards}\n[[run]]\nsteps = [ {last} ]\n");
     let path = folder.path().join("audit.toml");
     std::fs::write(&path, scenario).unwrap();
     let simulator = Simulator::with(Transport::Http1, &path);

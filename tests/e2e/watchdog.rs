@@ -435,7 +435,7 @@ async fn a_finished_turn_is_not_kept_open_by_a_silent_server() {
         let steps = Steps::new()
             .text("Done.")
             .usage()
-            .then(format!("{{ delay_ms = 3000 }}, {nothing}, ").repeat(100))
+            .then((Steps::new().delay_ms(3000).then(nothing).build() + ", ").repeat(100))
             .then(END)
             .build();
         let (_sim, backend) = simulating(&[steps]).await;

@@ -429,10 +429,16 @@ async fn heartbeats_after_the_turn_keep_the_stream_for_the_last_checkpoint() {
 /// completed.
 #[tokio::test]
 async fn work_after_the_answer_does_not_keep_the_turn_open() {
-    let tool = r#"update = { toolCallStarted = { callId = "c", toolCall = { readToolCall = { args = { path = "/a" } } } } }"#;
-    let no_state = r#"send_hex = "1a00""#;
-    for beat in ["heartbeat = true", r#"checkpoint = "auto""#, no_state, tool] {
-        let beats = format!(r#"{{ {beat} }}, {{ delay_ms = 100 }}, "#).repeat(600);
+    let read = json!({"readToolCall": {"args": {"path": "/a"}}});
+    let beats = [
+        json!({"heartbeat": true}),
+        json!({"checkpoint": "auto"}),
+        json!({"send_hex": "1a00"}),
+        json!({"update": {"toolCallStarted": {"callId": "c", "toolCall": read}}}),
+    ];
+    for beat in beats {
+        let step = Steps::new().step(beat.clone()).delay_ms(100).build() + ", ";
+        let beats = step.repeat(600);
         let steps = Steps::new()
             .text("all of it")
             .usage()

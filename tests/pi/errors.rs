@@ -5,7 +5,7 @@ use serde_json::json;
 
 use test_support::pi_env::{ECHO, PiEnv, PiVersion, conversation, user_text, written};
 use test_support::pi_rpc::{PiRpc, text};
-use test_support::scenario::Steps;
+use test_support::scenario::{Steps, document};
 
 crate::on_every_pi!(
     an_abort_ends_the_turn_at_once,
@@ -178,18 +178,14 @@ export default (pi) => pi.registerTool({
             }))
             .build()
     };
-    let scenario = format!(
-        r#"
-name = "hoard"
-attempts = "all"
-[[run]]
-steps = [ {}, {}, {{ text = "Never said." }} ]
-[[run]]
-steps = [ {{ text = "All is kept." }}, {{ checkpoint = "auto" }}, {{ usage = {{}} }}, {{ end = true }} ]
-"#,
-        call("one"),
-        call("two")
-    );
+    let first = Steps::new()
+        .then(call("one"))
+        .then(call("two"))
+        .text("Never sent.")
+        .build();
+    let kept = Steps::new().text("All is kept.");
+    let second = kept.checkpoint().usage().end().build();
+    let scenario = "attempts = \"all\"\n".to_owned() + &document("hoard", &[first, second]);
     let pi_env = PiEnv::playing(PiVersion::V150, &scenario);
     let tool = pi_env.home.path().join("hoard.mjs");
     std::fs::write(&tool, HOARD).unwrap();

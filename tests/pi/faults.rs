@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use test_support::pi_env::{PiEnv, PiVersion, conversation, user_text, written};
 use test_support::pi_rpc::{PiRpc, text};
 use test_support::pi_tools::TOOLS;
-use test_support::scenario::Steps;
+use test_support::scenario::{Steps, document};
 use test_support::wait::until_named;
 
 const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
@@ -18,12 +18,11 @@ const END: &str = r#"{ checkpoint = "auto" }, { usage = {} }, { end = true }"#;
 const WAITS: &str = r#"{ text = "Waiting. " }, { checkpoint = "auto" }, { exec = { mcpArgs = { name = "pi__wait", toolName = "pi__wait", providerIdentifier = "pi", toolCallId = "call-wait", args = {} } }, open = true, name = "wait" }, { expect_cancel = true, timeout_ms = 60000 }"#;
 
 fn pi_env(version: PiVersion, runs: &[String]) -> PiEnv {
-    let context = "{ exec = { requestContextArgs = {} } }";
     let runs = runs
         .iter()
-        .map(|steps| format!("[[run]]\nsteps = [ {context}, {steps} ]\n"));
-    let runs: String = runs.collect();
-    let pi_env = PiEnv::playing(version, &format!("name = \"losses\"\n{runs}"));
+        .map(|steps| Steps::new().context().then(steps).build());
+    let runs: Vec<String> = runs.collect();
+    let pi_env = PiEnv::playing(version, &document("losses", &runs));
     std::fs::write(pi_env.home.path().join("tools.ts"), TOOLS).unwrap();
     pi_env
 }
@@ -155,10 +154,7 @@ fn another_pi_continues_when_one_is_killed_while_it_runs_a_tool() {
         .map(|(_, words)| words)
         .collect();
     for word in ["wait for it", "Waiting. ", "go on", "Went on."] {
-        let times = words
-            .iter()
-            .filter(|stored_messages| *stored_messages == word)
-            .count();
+        let times = words.iter().filter(|text| *text == word).count();
         assert_eq!(times, 1, "{word}: {words:?}");
     }
 }
@@ -166,19 +162,20 @@ fn another_pi_continues_when_one_is_killed_while_it_runs_a_tool() {
 /// A native tool that ran for the first pi is not executed again for the second one.
 #[test]
 fn a_command_is_not_run_twice_when_pi_is_killed_after_it() {
-    let command = r#"exec = { shellStreamArgs = { command = "echo line >> log; echo line", workingDirectory = "$WS", toolCallId = "c", timeout = 10000 } }"#;
+    let command = json!({"shellStreamArgs": {"command": "echo line >> log; echo line",
+        "workingDirectory": "$WS", "toolCallId": "c", "timeout": 10000}});
     let hello = Steps::new().text("Hello.").then(END).build();
-    let first = format!("{{ {command} }}, {{ expect_cancel = true, timeout_ms = 60000 }}");
-    let second = format!(
-        r#"{{ {command}, throws = "Check its effects first" }}, {{ text = "Looked." }}, {END}"#
-    );
-    let runs: String = [hello, first, second]
-        .iter()
-        .map(|steps| {
-            format!("[[run]]\nsteps = [ {{ exec = {{ requestContextArgs = {{}} }} }}, {steps} ]\n")
-        })
-        .collect();
-    let scenario = format!("name = \"losses\"\nattempts = \"all\"\n{runs}");
+    let first = Steps::new()
+        .step(json!({"exec": command}))
+        .step(json!({"expect_cancel": true, "timeout_ms": 60000}))
+        .build();
+    let second = Steps::new()
+        .step(json!({"exec": command, "throws": "Check its effects first"}))
+        .text("Looked.")
+        .then(END)
+        .build();
+    let runs = [hello, first, second].map(|steps| Steps::new().context().then(steps).build());
+    let scenario = "attempts = \"all\"\n".to_owned() + &document("losses", &runs);
     let pi_env = PiEnv::playing(PiVersion::V150, &scenario).with("PI_CURSOR_NATIVE_TOOLS", "local");
     std::fs::write(pi_env.home.path().join("tools.ts"), TOOLS).unwrap();
     let mut first = pi(&pi_env, &[]);

@@ -1,5 +1,7 @@
 //! Which key is used: `--api-key`, then the stored one, then `CURSOR_API_KEY`.
 
+use serde_json::json;
+
 use test_support::pi_env::{ECHO, PiEnv, PiVersion};
 
 crate::on_every_pi!(
@@ -12,8 +14,12 @@ crate::on_every_pi!(
 const REFUSED: &str = "crsr_invalid";
 
 fn store(pi_env: &PiEnv, key: &str) {
-    let stored = format!(r#"{{"cursor":{{"type":"api_key","key":"{key}"}}}}"#);
-    std::fs::write(pi_env.home.path().join("agent/auth.json"), stored).unwrap();
+    let stored = json!({"cursor": {"type": "api_key", "key": key}});
+    std::fs::write(
+        pi_env.home.path().join("agent/auth.json"),
+        stored.to_string(),
+    )
+    .unwrap();
 }
 
 fn the_nearest_key_wins(version: PiVersion) {

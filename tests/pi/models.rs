@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 use test_support::pi_env::{PiEnv, PiVersion, written};
 use test_support::pi_rpc::{PiRpc, text};
 use test_support::pi_screen::PiScreen;
+use test_support::scenario::Steps;
 use test_support::simulator::Recording;
 use test_support::wait::until_named;
 
@@ -43,21 +44,16 @@ const SHAPES: &str = r#"[
 
 /// A backend with these models, whose answers do not report a context window.
 fn pi_env(version: PiVersion, models: &str, server: &str) -> PiEnv {
+    let usage = json!({"inputTokens": 100, "outputTokens": 10, "cacheReadTokens": 0, "cacheWriteTokens": 0});
+    let steps = Steps::new()
+        .text("Heard: $USER_TEXT")
+        .step(json!({"token_details": {"usedTokens": 1000, "maxTokens": 0}}))
+        .checkpoint()
+        .step(json!({"usage": usage}))
+        .end()
+        .build();
     let scenario = format!(
-        r#"
-name = "models"
-[server]
-models = {models}
-{server}
-[[run]]
-steps = [
-  {{ text = "Heard: $USER_TEXT" }},
-  {{ token_details = {{ usedTokens = 1000, maxTokens = 0 }} }},
-  {{ checkpoint = "auto" }},
-  {{ usage = {{ inputTokens = 100, outputTokens = 10, cacheReadTokens = 0, cacheWriteTokens = 0 }} }},
-  {{ end = true }},
-]
-"#
+        "name = \"models\"\n[server]\nmodels = {models}\n{server}\n[[run]]\nsteps = [ {steps} ]\n"
     );
     PiEnv::playing(version, &scenario)
 }

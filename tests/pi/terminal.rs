@@ -1,11 +1,13 @@
 //! pi as its user sees it, on a terminal.
 
+use serde_json::json;
+
 use crate::sessions::FOLLOWED;
 use test_support::pi_env::{ECHO, PiEnv, PiVersion, conversation, user_text, written};
 use test_support::pi_screen::PiScreen;
 use test_support::pi_tools;
 use test_support::pi_tools::TOOLS;
-use test_support::scenario::Steps;
+use test_support::scenario::{Steps, document};
 use test_support::wait::until_named;
 
 crate::on_every_pi!(
@@ -222,21 +224,24 @@ fn the_bridges_log_is_not_written_over_the_screen() {
 /// A repository, a model and a server that try to write to the clipboard, the title and over the
 /// screen.
 fn nothing_that_others_say_is_obeyed(version: PiVersion) {
-    let hostile = r"\u001b]52;c;c3J2\u0007\u001b]0;TAKEN\u0007\u001b[41m\u009b42m\u202e";
-    let scenario = format!(
-        r#"
-name = "hostile"
-[[run]]
-steps = [ {{ exec = {{ requestContextArgs = {{}} }} }}, {{ thinking = "Hm {hostile} thought." }}, {{ text = "Said \u001b" }}, {{ text = "]52;c;c3J2\u0007 {hostile} once." }}, {{ checkpoint = "auto" }}, {{ usage = {{}} }}, {{ end = true }} ]
-[[run]]
-steps = [ {{ end = {{ code = "invalid_argument", message = "failed {hostile} as told", retryable = false }} }} ]
-"#
-    );
-    let pi_env = PiEnv::playing(version, &scenario);
+    let hostile = "\u{1b}]52;c;c3J2\u{7}\u{1b}]0;TAKEN\u{7}\u{1b}[41m\u{9b}42m\u{202e}";
+    let first = Steps::new()
+        .context()
+        .step(json!({"thinking": format!("Hm {hostile} thought.")}))
+        .text("Said \u{1b}")
+        .text(format!("]52;c;c3J2\u{7} {hostile} once."))
+        .checkpoint()
+        .usage()
+        .end()
+        .build();
+    let error = json!({"code": "invalid_argument", "message": format!("failed {hostile} as told"), "retryable": false});
+    let second = Steps::new().step(json!({"end": error})).build();
+    let pi_env = PiEnv::playing(version, &document("hostile", &[first, second]));
     let folder = pi_env.workspace.join(".cursor");
     std::fs::create_dir(&folder).unwrap();
-    let servers = format!(r#"{{"mcpServers": {{"srv{hostile}mark": {{"command": "true"}}}}}}"#);
-    std::fs::write(folder.join("mcp.json"), servers).unwrap();
+    let name = format!("srv{hostile}mark");
+    let servers = json!({"mcpServers": {name: {"command": "true"}}});
+    std::fs::write(folder.join("mcp.json"), servers.to_string()).unwrap();
     let pi = PiScreen::start(&pi_env, "one", "once.");
     pi.enter("two");
     pi.shows("as told");

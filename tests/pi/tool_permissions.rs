@@ -4,8 +4,11 @@
 use std::fs;
 use std::path::PathBuf;
 
+use serde_json::json;
+
 use test_support::pi_env::{PiEnv, PiOutput, PiVersion};
 use test_support::pi_screen::PiScreen;
+use test_support::scenario::{Steps, document, inline};
 use test_support::simulator::Recording;
 
 /// The versions that support this.
@@ -13,20 +16,15 @@ const VERSIONS: [PiVersion; 3] = [PiVersion::V079, PiVersion::V087, PiVersion::V
 
 /// A scenario that executes these steps and then ends its answer.
 fn scenario(steps: &str) -> String {
-    format!(
-        r#"
-name = "switches"
-[[run]]
-steps = [
-  {{ exec = {{ requestContextArgs = {{}} }} }},
-  {steps},
-  {{ text = "Done." }},
-  {{ checkpoint = "auto" }},
-  {{ usage = {{}} }},
-  {{ end = true }},
-]
-"#
-    )
+    let steps = Steps::new()
+        .context()
+        .then(steps)
+        .text("Done.")
+        .checkpoint()
+        .usage()
+        .end()
+        .build();
+    document("switches", &[steps])
 }
 
 const REMOVE: &str = r#"{ exec = { shellArgs = { command = "rm -rf victim", workingDirectory = "$WS", toolCallId = "a", skipApproval = true, parsingResult = {} } } }"#;
@@ -43,7 +41,7 @@ const COMMAND_LINES: [(&[&str], bool, bool); 5] = [
     (&[], true, true),
 ];
 
-fn desk_with_victim(version: PiVersion, steps: &str) -> PiEnv {
+fn pi_env_with_victim(version: PiVersion, steps: &str) -> PiEnv {
     let pi_env = PiEnv::playing(version, &scenario(steps));
     fs::create_dir(pi_env.workspace.join("victim")).unwrap();
     fs::write(pi_env.workspace.join("victim/file"), "precious").unwrap();
@@ -72,7 +70,7 @@ fn excluded(recording: &Recording) -> String {
 
 fn switches_decide_whether_a_command_runs(version: PiVersion) {
     for (switches, may_run, may_read) in COMMAND_LINES {
-        let pi_env = desk_with_victim(version, &[READ, REMOVE].join(",\n  "));
+        let pi_env = pi_env_with_victim(version, &[READ, REMOVE].join(",\n  "));
         print(&pi_env, switches);
         let exists = pi_env.workspace.join("victim/file").exists();
         assert_eq!(exists, !may_run, "{version:?} {switches:?}");
@@ -95,7 +93,7 @@ fn switches_decide_whether_a_command_runs(version: PiVersion) {
 fn switches_decide_also_when_settings_say_local(version: PiVersion) {
     let delete = r#"{ exec = { deleteArgs = { path = "$WS/victim/file", toolCallId = "a" } } }"#;
     for steps in [REMOVE, delete] {
-        let pi_env = desk_with_victim(version, steps).with("PI_CURSOR_NATIVE_TOOLS", "local");
+        let pi_env = pi_env_with_victim(version, steps).with("PI_CURSOR_NATIVE_TOOLS", "local");
         print(&pi_env, &["--exclude-tools", "bash,write,edit"]);
         assert!(
             pi_env.workspace.join("victim/file").exists(),
@@ -122,7 +120,7 @@ fn gate(pi_env: &PiEnv) -> PathBuf {
 /// pi's own example of a permission gate is asked before the command runs, and its answer
 /// reaches the model.
 fn a_permission_gate_decides_before_the_command_runs(version: PiVersion) {
-    let pi_env = desk_with_victim(version, REMOVE);
+    let pi_env = pi_env_with_victim(version, REMOVE);
     let gate = gate(&pi_env);
     print(&pi_env, &["-e", gate.to_str().unwrap()]);
     assert!(pi_env.workspace.join("victim/file").exists(), "{version:?}");
@@ -140,7 +138,7 @@ fn a_gate_is_not_asked_about_what_has_already_run(version: PiVersion) {
         r#"{ update = { toolCallCompleted = { callId = "a", toolCall = { shellToolCall = { args = { command = "rm -rf victim" }, result = { success = { command = "rm -rf victim", stdout = "gone" } } } } } } }"#,
     ];
     let shown = shown.join(",\n  ");
-    let pi_env = desk_with_victim(version, &shown).with("PI_CURSOR_NATIVE_TOOLS", "local");
+    let pi_env = pi_env_with_victim(version, &shown).with("PI_CURSOR_NATIVE_TOOLS", "local");
     let gate = gate(&pi_env);
     let more = ["--mode", "json", "-e", gate.to_str().unwrap(), "go"];
     let ran = pi_env.pi(&[&["--model", "cursor/composer-2"], &more[..]].concat());
@@ -170,10 +168,10 @@ fn has_line(screen: &str, number: u32) -> bool {
 
 fn a_running_command_is_visible_and_stopping_it_names_it(version: PiVersion) {
     let command = TEN_SECONDS.replace('$', "$$");
-    let step = format!(
-        r#"{{ exec = {{ shellArgs = {{ command = "{command}", workingDirectory = "$WS", toolCallId = "a", skipApproval = true, parsingResult = {{}} }} }} }}"#
-    );
-    let pi_env = desk_with_victim(version, &step).with("COLORTERM", "truecolor");
+    let args = json!({"command": command, "workingDirectory": "$WS", "toolCallId": "a",
+        "skipApproval": true, "parsingResult": {}});
+    let step = inline(&json!({"exec": {"shellArgs": args}}));
+    let pi_env = pi_env_with_victim(version, &step).with("COLORTERM", "truecolor");
     let pi = PiScreen::with(&pi_env, &["--model", "cursor/composer-2", "Run it."]);
     // While it runs: what runs, what it has printed so far, and for how long it has been running.
     let screen = pi.becomes("some output and the seconds", |screen| {
@@ -277,7 +275,7 @@ fn a_change_of_a_file_is_an_edit_of_pi(version: PiVersion) {
 /// A delete by Cursor's agent is a command of pi's shell, for one file.
 fn a_delete_is_a_command_of_pi(version: PiVersion) {
     let step = r#"{ exec = { deleteArgs = { path = "$WS/victim/file", toolCallId = "b" } }, expect = { deleteResult = { success = { path = "$WS/victim/file" } } } }"#;
-    let pi_env = desk_with_victim(version, step);
+    let pi_env = pi_env_with_victim(version, step);
     print(&pi_env, &[]);
     pi_env.simulator.recorded().assert_played(&["completed"]);
     assert!(!pi_env.workspace.join("victim/file").exists());

@@ -6,7 +6,7 @@ use crate::tool_calls::{one_run, session};
 use test_support::pi_env::{PiOutput, PiVersion, conversation, user_text, written};
 use test_support::pi_rpc::{PiRpc, text};
 use test_support::pi_tools::{END, call, pi, pi_env, says, text_of};
-use test_support::scenario::Steps;
+use test_support::scenario::{Steps, inline};
 
 crate::on_every_pi!(
     calls_of_every_kind_are_answered_in_one_run,
@@ -21,9 +21,9 @@ crate::on_every_pi!(
 fn calls_of_every_kind_are_answered_in_one_run(version: PiVersion) {
     let open = |name: &str| call("echo", &format!(r#"open = true, name = "{name}""#));
     let failed = |text: &str| {
-        format!(
-            r#"expect = {{ mcpResult = {{ success = {{ isError = true, content = [ {{ text = {{ text = {{ "$contains" = "{text}" }} }} }} ] }} }} }}"#
-        )
+        let content = json!([{"text": {"text": {"$contains": text}}}]);
+        let result = json!({"mcpResult": {"success": {"isError": true, "content": content}}});
+        format!("expect = {}", inline(&result))
     };
     let steps = [
         &open("a"),

@@ -2,8 +2,8 @@
 //!
 //! An HTTP/2 server limits the number of streams on a connection. Further streams wait silently
 //! in the client's queue until another stream ends, and a parked run may not end for an hour.
-//! Therefore streams are distributed over lanes, each with its own connection, and a stream that
-//! was not accepted moves to another lane.
+//! Therefore streams are distributed over several connections, and a stream that was not accepted
+//! moves to another one.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,14 +17,14 @@ const MAX_STREAMS: usize = 64;
 /// How long a working connection may keep a stream waiting.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// The lanes to hosts of one kind.
+/// The connections to hosts of one kind.
 #[derive(Debug)]
 pub(super) struct ConnectionPool(Mutex<PoolState>);
 
 #[derive(Debug)]
 struct PoolState {
-    lanes: Vec<Arc<PooledConnection>>,
-    /// Maximum number of streams on a lane; lowered when a server accepts fewer.
+    connections: Vec<Arc<PooledConnection>>,
+    /// Maximum number of streams on a connection; lowered when a server accepts fewer.
     room: usize,
 }
 
@@ -42,36 +42,36 @@ impl PooledConnection {
     }
 }
 
-/// A reserved stream on a lane; released when dropped.
+/// A reserved stream on a connection; released when dropped.
 #[derive(Debug)]
 pub(super) struct StreamPermit {
-    lane: Arc<PooledConnection>,
+    connection: Arc<PooledConnection>,
 }
 
 impl Drop for StreamPermit {
     fn drop(&mut self) {
-        self.lane.open.fetch_sub(1, Ordering::Relaxed);
+        self.connection.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl StreamPermit {
-    /// Returns the HTTP client of the lane.
+    /// Returns the HTTP client of the connection.
     pub(super) fn client(&self) -> &reqwest::Client {
-        &self.lane.client
+        &self.connection.client
     }
 
     /// Records that the connection accepted a stream.
     pub(super) fn mark_used(&self) {
-        self.lane.works.store(true, Ordering::Relaxed);
+        self.connection.works.store(true, Ordering::Relaxed);
     }
 
-    /// Resolves when a stream that is not accepted yet should move to another lane, because the
+    /// Resolves when a stream that is not accepted yet should move elsewhere, because its
     /// connection works and has other streams. A connection that is still being established is
     /// waited for.
     pub(super) async fn overdue(&self) {
         loop {
             suspend_aware_timer::sleep(WAIT).await;
-            if self.lane.works.load(Ordering::Relaxed) && self.lane.open() > 1 {
+            if self.connection.works.load(Ordering::Relaxed) && self.connection.open() > 1 {
                 return;
             }
         }
@@ -79,19 +79,19 @@ impl StreamPermit {
 }
 
 impl ConnectionPool {
-    /// Returns lanes whose connections carry many streams.
+    /// Returns a pool whose connections carry many streams.
     pub(super) fn shared() -> Self {
         Self::with_room(MAX_STREAMS)
     }
 
-    /// Returns one lane, whose client opens a connection for each stream.
+    /// Returns a pool of one client, which opens a connection for each stream.
     pub(super) fn single() -> Self {
         Self::with_room(usize::MAX)
     }
 
     fn with_room(room: usize) -> Self {
         Self(Mutex::new(PoolState {
-            lanes: Vec::new(),
+            connections: Vec::new(),
             room,
         }))
     }
@@ -100,44 +100,49 @@ impl ConnectionPool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves a stream on the first lane with room, or on a new one.
+    /// Reserves a stream on the first connection with room, or on a new one.
     pub(super) fn permit<E>(
         &self,
         build: impl FnOnce() -> Result<reqwest::Client, E>,
     ) -> Result<StreamPermit, E> {
         let mut pool = self.lock();
         let room = pool.room;
-        let at = match pool.lanes.iter().position(|lane| lane.open() < room) {
+        let at = match pool
+            .connections
+            .iter()
+            .position(|connection| connection.open() < room)
+        {
             Some(at) => at,
             None => {
-                pool.lanes.push(Arc::new(PooledConnection {
+                pool.connections.push(Arc::new(PooledConnection {
                     client: build()?,
                     open: AtomicUsize::new(0),
                     works: AtomicBool::new(false),
                 }));
-                pool.lanes.len() - 1
+                pool.connections.len() - 1
             }
         };
-        let lane = Arc::clone(&pool.lanes[at]);
-        lane.open.fetch_add(1, Ordering::Relaxed);
-        // Close empty lanes after this one, because the lanes up to it have room again.
+        let connection = Arc::clone(&pool.connections[at]);
+        connection.open.fetch_add(1, Ordering::Relaxed);
+        // Close empty connections after this one, because those up to it have room again.
         let mut place = 0..;
-        pool.lanes
-            .retain(|lane| place.next().is_some_and(|place| place <= at) || lane.open() > 0);
-        Ok(StreamPermit { lane })
+        pool.connections.retain(|connection| {
+            place.next().is_some_and(|place| place <= at) || connection.open() > 0
+        });
+        Ok(StreamPermit { connection })
     }
 
-    /// Records that a lane accepts no more than its other streams, and releases this permit.
+    /// Records that a connection accepts no more than its other streams, and releases this permit.
     pub(super) fn full(&self, permit: StreamPermit) {
         let mut pool = self.lock();
-        let others = permit.lane.open().saturating_sub(1);
+        let others = permit.connection.open().saturating_sub(1);
         pool.room = pool.room.min(others.max(1));
         drop(permit);
     }
 
-    /// Releases all lanes: open streams are kept, the next stream opens a new connection.
+    /// Releases all connections: open streams are kept, the next stream opens a new connection.
     pub(super) fn clear(&self) {
-        self.lock().lanes.clear();
+        self.lock().connections.clear();
     }
 }
 
@@ -150,50 +155,55 @@ mod tests {
         Ok(builder.build().unwrap())
     }
 
-    fn permit(lanes: &ConnectionPool) -> StreamPermit {
-        lanes.permit(client).unwrap()
+    fn permit(connections: &ConnectionPool) -> StreamPermit {
+        connections.permit(client).unwrap()
     }
 
-    fn open(lanes: &ConnectionPool) -> Vec<usize> {
-        lanes.lock().lanes.iter().map(|lane| lane.open()).collect()
+    fn open(connections: &ConnectionPool) -> Vec<usize> {
+        connections
+            .lock()
+            .connections
+            .iter()
+            .map(|connection| connection.open())
+            .collect()
     }
 
     #[test]
-    fn lanes_fill_in_order_and_close_when_empty() {
-        let lanes = ConnectionPool::with_room(2);
-        let mut seats: Vec<StreamPermit> = (0..5).map(|_| permit(&lanes)).collect();
-        assert_eq!(open(&lanes), [2, 2, 1]);
-        seats.drain(1..);
-        let again = permit(&lanes);
-        assert_eq!(open(&lanes), [2]);
-        drop((seats, again));
-        let _one = permit(&lanes);
-        assert_eq!(open(&lanes), [1], "one empty lane is kept open");
+    fn connections_fill_in_order_and_close_when_empty() {
+        let connections = ConnectionPool::with_room(2);
+        let mut permits: Vec<StreamPermit> = (0..5).map(|_| permit(&connections)).collect();
+        assert_eq!(open(&connections), [2, 2, 1]);
+        permits.drain(1..);
+        let again = permit(&connections);
+        assert_eq!(open(&connections), [2]);
+        drop((permits, again));
+        let _one = permit(&connections);
+        assert_eq!(open(&connections), [1], "one empty connection is kept open");
     }
 
     #[test]
     fn the_limit_of_a_server_is_learned() {
-        let lanes = ConnectionPool::with_room(64);
-        let mut seats: Vec<StreamPermit> = (0..5).map(|_| permit(&lanes)).collect();
+        let connections = ConnectionPool::with_room(64);
+        let mut permits: Vec<StreamPermit> = (0..5).map(|_| permit(&connections)).collect();
         for room in [4, 3] {
-            lanes.full(seats.pop().unwrap());
-            let learned = lanes.lock().room;
-            assert_eq!((learned, open(&lanes)), (room, vec![room]));
+            connections.full(permits.pop().unwrap());
+            let learned = connections.lock().room;
+            assert_eq!((learned, open(&connections)), (room, vec![room]));
         }
-        let _elsewhere = permit(&lanes);
-        assert_eq!(open(&lanes), [3, 1]);
+        let _elsewhere = permit(&connections);
+        assert_eq!(open(&connections), [3, 1]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_leaves_only_a_working_connection_with_other_streams() {
-        let lanes = ConnectionPool::with_room(64);
-        let first = permit(&lanes);
+        let connections = ConnectionPool::with_room(64);
+        let first = permit(&connections);
         let overdue = async |permit: &StreamPermit| {
             let long = Duration::from_secs(60);
             tokio::time::timeout(long, permit.overdue()).await.is_ok()
         };
         assert!(!overdue(&first).await, "alone, and not connected");
-        let second = permit(&lanes);
+        let second = permit(&connections);
         assert!(!overdue(&second).await, "not connected");
         first.mark_used();
         assert!(overdue(&second).await);

@@ -122,11 +122,6 @@ pub enum TransportError {
 }
 
 impl TransportError {
-    /// Returns whether HTTP/1.1 may work instead, because the peer does not support HTTP/2.
-    pub fn suggests_http1(&self) -> bool {
-        matches!(self, Self::NoHttp2 { .. })
-    }
-
     /// Returns whether the connection accepts no more streams. The server has processed nothing of
     /// the refused stream, so it is safe to retry.
     pub fn is_refusal(&self) -> bool {

@@ -95,22 +95,22 @@ impl Http {
         version: HttpVersion,
     ) -> Result<StreamPermit, SetupError> {
         let build = || self.build(Route::to(base), version);
-        self.lanes(base, version).permit(build)
+        self.pool(base, version).permit(build)
     }
 
     /// Records that the connection did not accept the stream of this permit.
     pub(super) fn full(&self, base: &BaseUrl, version: HttpVersion, permit: StreamPermit) {
-        self.lanes(base, version).full(permit);
+        self.pool(base, version).full(permit);
     }
 
     /// Releases the connections to hosts of this kind, so that the next call opens a new one. Open
     /// streams are kept. For a connection that has become silent, because the next attempt would
     /// hang on it too.
     pub fn reconnect(&self, base: &BaseUrl, version: HttpVersion) {
-        self.lanes(base, version).clear();
+        self.pool(base, version).clear();
     }
 
-    fn lanes(&self, base: &BaseUrl, version: HttpVersion) -> &ConnectionPool {
+    fn pool(&self, base: &BaseUrl, version: HttpVersion) -> &ConnectionPool {
         match (Route::to(base), version) {
             (Route::Tls, HttpVersion::Http1) => &self.tls1,
             (Route::Tls, HttpVersion::Http2) => &self.tls2,

@@ -44,19 +44,19 @@ const END_STREAM: u8 = 1;
 const HEAD: usize = 9;
 
 /// Opens a wire to `server` and returns its port.
-pub fn open(server: SocketAddr, weather: Arc<impl FaultPlan>) -> u16 {
+pub fn open(server: SocketAddr, faults: Arc<impl FaultPlan>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
-            let weather = Arc::clone(&weather);
-            std::thread::spawn(move || carry(client, server, &*weather));
+            let faults = Arc::clone(&faults);
+            std::thread::spawn(move || carry(client, server, &*faults));
         }
     });
     port
 }
 
-fn carry(mut client: TcpStream, server: SocketAddr, weather: &impl FaultPlan) {
+fn carry(mut client: TcpStream, server: SocketAddr, faults: &impl FaultPlan) {
     let Ok(mut server) = TcpStream::connect(server) else {
         return reset(&client);
     };
@@ -71,9 +71,9 @@ fn carry(mut client: TcpStream, server: SocketAddr, weather: &impl FaultPlan) {
         let _ = to.shutdown(Shutdown::Write);
     });
     let ended = if &start == b"PRI" {
-        frames(&mut server, &mut client, weather)
+        frames(&mut server, &mut client, faults)
     } else {
-        answers(&server, &mut client, weather)
+        answers(&server, &mut client, faults)
     };
     if ended.is_err() {
         reset(&client);
@@ -103,7 +103,7 @@ fn unavailable() -> Vec<u8> {
 fn frames(
     server: &mut TcpStream,
     client: &mut TcpStream,
-    weather: &impl FaultPlan,
+    faults: &impl FaultPlan,
 ) -> std::io::Result<()> {
     // Streams that are no longer forwarded.
     let mut mute = HashSet::new();
@@ -119,7 +119,7 @@ fn frames(
             continue;
         }
         let strike = if kind == DATA && length > 0 {
-            weather.strikes(bytes.len())
+            faults.strikes(bytes.len())
         } else {
             None
         };
@@ -130,7 +130,7 @@ fn frames(
         client.write_all(&bytes[..whole])?;
         match how {
             WireFault::Aside => {
-                weather.aside();
+                faults.aside();
                 client.write_all(&bytes[whole..])?;
                 continue;
             }
@@ -167,7 +167,7 @@ fn frames(
 fn answers(
     server: &TcpStream,
     client: &mut TcpStream,
-    weather: &impl FaultPlan,
+    faults: &impl FaultPlan,
 ) -> std::io::Result<()> {
     let mut server = BufReader::new(server);
     loop {
@@ -190,7 +190,7 @@ fn answers(
             let bytes = chunk(&mut server)?;
             let last = bytes.starts_with(b"0\r\n");
             let strike = if run && !last {
-                weather.strikes(bytes.len())
+                faults.strikes(bytes.len())
             } else {
                 None
             };
@@ -202,7 +202,7 @@ fn answers(
             let error = unavailable();
             match how {
                 WireFault::Aside => {
-                    weather.aside();
+                    faults.aside();
                     client.write_all(&bytes[whole..])?;
                     continue;
                 }

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use crate::pi_env::{PiEnv, PiVersion};
 use crate::pi_rpc::{PiRpc, text};
-use crate::scenario::{CONTEXT, document};
+use crate::scenario::{CONTEXT, document, inline, value};
 
 /// Tools of another extension, and a gate that denies some.
 pub const TOOLS: &str = r#"
@@ -65,15 +65,16 @@ pub fn pi(pi_env: &PiEnv, tools: &Path, more: &[&str]) -> PiRpc {
 
 /// Returns a call of a tool, with options of the step.
 pub fn call(tool: &str, options: &str) -> String {
-    format!(
-        r#"{{ exec = {{ mcpArgs = {{ name = "pi__{tool}", toolName = "pi__{tool}", providerIdentifier = "pi", toolCallId = "call-{tool}", args = {{ text = "{tool}" }} }} }}, {options} }}"#
-    )
+    let name = format!("pi__{tool}");
+    let mut step = value(format!("{{ {options} }}"));
+    step["exec"] = json!({"mcpArgs": {"name": name, "toolName": name, "providerIdentifier": "pi",
+        "toolCallId": format!("call-{tool}"), "args": {"text": tool}}});
+    inline(&step)
 }
 
 pub fn says(text: &str) -> String {
-    format!(
-        r#"expect = {{ mcpResult = {{ success = {{ content = [ {{ text = {{ text = {text} }} }} ] }} }} }}"#
-    )
+    let result = json!({"success": {"content": [{"text": {"text": value(text)}}]}});
+    format!("expect = {}", inline(&json!({"mcpResult": result})))
 }
 
 pub fn text_of(event: &Json) -> &str {

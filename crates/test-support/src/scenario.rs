@@ -47,9 +47,12 @@ pub const END: &str = r#"{ usage = { inputTokens = 100, outputTokens = 5, cacheR
 
 /// An exec request that calls `pi__<name>` and expects `expect` as its result.
 pub fn calls(name: &str, args: &str, options: &str, expect: &str) -> String {
-    format!(
-        r#"{{ exec = {{ mcpArgs = {{ name = "pi__{name}", providerIdentifier = "pi", toolName = "pi__{name}", toolCallId = "call-{name}", args = {args} }} }}, {options} expect = {{ mcpResult = {expect} }} }}"#
-    )
+    let tool = format!("pi__{name}");
+    let mut step = value(format!("{{ {} }}", options.trim().trim_end_matches(',')));
+    step["exec"] = json!({"mcpArgs": {"name": tool, "providerIdentifier": "pi", "toolName": tool,
+        "toolCallId": format!("call-{name}"), "args": value(args)}});
+    step["expect"] = json!({"mcpResult": value(expect)});
+    inline(&step)
 }
 
 /// Returns the result of a call: a text.
@@ -123,6 +126,11 @@ impl Steps {
 
     pub fn delay_ms(self, delay: u64) -> Self {
         self.step(json!({"delay_ms": delay}))
+    }
+
+    /// Sends nothing more.
+    pub fn stall(self) -> Self {
+        self.step(json!({"stall": true}))
     }
 
     /// Resets the stream with an HTTP/2 error.

@@ -63,7 +63,7 @@ pub struct TrialHost {
     reach: Reach,
     state: PathBuf,
     control: Arc<SidecarControl>,
-    weather: Arc<Once>,
+    faults: Arc<Once>,
     /// The names of the tools it offers.
     tools: &'static [&'static str],
     pub messages: Vec<Json>,
@@ -87,7 +87,7 @@ impl TrialHost {
         reach: Reach,
         state: PathBuf,
         control: Arc<SidecarControl>,
-        weather: Arc<Once>,
+        faults: Arc<Once>,
         tools: &'static [&'static str],
     ) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl TrialHost {
             reach,
             state,
             control,
-            weather,
+            faults,
             tools,
             messages: Vec::new(),
             executed: BTreeMap::new(),
@@ -264,7 +264,7 @@ impl TrialHost {
     }
 
     fn execute(&mut self, calls: &[(String, String)]) {
-        if self.weather.strikes_pause() {
+        if self.faults.strikes_pause() {
             self.sidecar.dies();
         }
         // Of several concurrent calls, the first finishes last.

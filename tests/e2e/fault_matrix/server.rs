@@ -66,7 +66,7 @@ impl Story {
     fn steps(self, workspace: &Path) -> String {
         let words = |from: usize, to: usize| -> String {
             (from..=to)
-                .map(|n| format!("{{ text = \"w-{n:02} \" }},\n"))
+                .map(|n| Steps::new().text(format!("w-{n:02} ")).build() + ",\n")
                 .collect()
         };
         let step = |step: Json| format!("{},\n", Steps::new().step(step).build());
@@ -108,15 +108,30 @@ impl Story {
             step(exec)
         };
         let folder = workspace.display();
-        let command = |line: &str, kind: &str, expect: &str, more: &str| {
-            format!(
-                r#"{{ exec = {{ {kind} = {{ command = "echo {line} >> log; echo {line}", workingDirectory = "{folder}", toolCallId = "call-{line}", timeout = 10000, parsingResult = {{}} }} }}, told = "{line}", expect = {{ {expect} = "{line}\n" }}, may_throw = "{BEGUN}"{more} }},
-"#
-            )
+        let command = |line: &str, kind: &str, expect: Json| {
+            let args = json!({
+                "command": format!("echo {line} >> log; echo {line}"),
+                "workingDirectory": workspace,
+                "toolCallId": format!("call-{line}"),
+                "timeout": 10000,
+                "parsingResult": {},
+            });
+            json!({"exec": {kind: args}, "told": line, "expect": expect, "may_throw": BEGUN})
         };
-        let streamed =
-            |line: &str, more: &str| command(line, "shellStreamArgs", "shellStream.stdout", more);
-        let whole = |line: &str| command(line, "shellArgs", "shellResult.success.stdout", "");
+        let streamed = |line: &str| {
+            let expect = json!({"shellStream": {"stdout": format!("{line}\n")}});
+            command(line, "shellStreamArgs", expect)
+        };
+        let whole = |line: &str| {
+            let expect = json!({"shellResult": {"success": {"stdout": format!("{line}\n")}}});
+            step(command(line, "shellArgs", expect))
+        };
+        let ran_beside = {
+            let mut command = streamed("ran-c");
+            command["open"] = true.into();
+            command["name"] = "ran-c".into();
+            step(command)
+        };
         let write = step(json!({
             "exec": {
                 "writeArgs": {
@@ -138,7 +153,7 @@ impl Story {
             [
                 &words(1, 4),
                 saved,
-                &streamed("ran-a", ""),
+                &step(streamed("ran-a")),
                 &words(5, 6),
                 &write,
                 saved,
@@ -155,7 +170,7 @@ impl Story {
                 "{ await = [ \"first\", \"third\" ] },\n",
                 saved,
                 &words(13, 20),
-                &streamed("ran-c", ", open = true, name = \"ran-c\""),
+                &ran_beside,
                 &at_once("fourth"),
                 "{ await = [ \"ran-c\", \"fourth\" ] },\n",
                 saved,

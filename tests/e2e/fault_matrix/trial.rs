@@ -216,8 +216,8 @@ pub fn trial(kind: Kind, place: Option<FaultPosition>) -> TrialResult {
         _ => victim.kill_sidecar(),
     };
     let on_wire = place.map(|place| (place, kind.fault.on_wire()));
-    let weather = Arc::new(Once::new(on_wire, aside));
-    let port = fault_proxy::open(address, Arc::clone(&weather));
+    let faults = Arc::new(Once::new(on_wire, aside));
+    let port = fault_proxy::open(address, Arc::clone(&faults));
     let reach = Reach {
         port,
         http: kind.http,
@@ -228,7 +228,7 @@ pub fn trial(kind: Kind, place: Option<FaultPosition>) -> TrialResult {
         reach,
         state,
         Arc::clone(&control),
-        Arc::clone(&weather),
+        Arc::clone(&faults),
         tools,
     );
 
@@ -242,7 +242,7 @@ pub fn trial(kind: Kind, place: Option<FaultPosition>) -> TrialResult {
         hung
     });
     let ended = host.says("tell me");
-    let (frames, bytes) = weather.carried();
+    let (frames, bytes) = faults.carried();
     let first = host.words();
     let after = host.says("and-then");
     drop(over);
@@ -328,7 +328,7 @@ pub fn trial(kind: Kind, place: Option<FaultPosition>) -> TrialResult {
         let (errors, deaths) = (&host.errors, host.deaths);
         wrongs.push(format!("errors: {errors:?}; deaths: {deaths}"));
     }
-    let outcome = judge(&host, place.is_some() && weather.broke(), &log);
+    let outcome = judge(&host, place.is_some() && faults.broke(), &log);
     TrialResult {
         outcome,
         wrongs,

@@ -2,20 +2,23 @@
 
 use super::*;
 
+use test_support::scenario::{Steps, simulate};
+
+const SERVER: &str = r#"name = "windows"
+[server]
+models = [ { id = "plain" }, { id = "mine" }, { id = "ctx", parameters = [ { id = "context", values = [ { value = "1m" } ] } ] } ]
+"#;
+
 /// A run that reports a context window, followed by the steps `rest`.
 fn reporting(window: u32, rest: &str) -> Simulator {
-    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-    write!(
-        file,
-        r#"name = "windows"
-[server]
-models = [ {{ id = "plain" }}, {{ id = "mine" }}, {{ id = "ctx", parameters = [ {{ id = "context", values = [ {{ value = "1m" }} ] }} ] }} ]
-[[run]]
-steps = [ {{ text = "ok" }}, {{ token_details = {{ usedTokens = 10, maxTokens = {window} }} }}, {{ checkpoint = "auto" }}, {rest} ]
-"#
-    )
-    .unwrap();
-    Simulator::with(Transport::Http1, file.path())
+    let steps = Steps::new()
+        .text("ok")
+        .step(json!({"token_details": {"usedTokens": 10, "maxTokens": window}}))
+        .checkpoint()
+        .then(rest)
+        .build();
+    let scenario = SERVER.to_owned() + "[[run]]\nsteps = [ " + &steps + " ]\n";
+    simulate(Transport::Http1, &scenario)
 }
 
 const SUCCESS: &str = "{ usage = {} }, { end = true }";

@@ -39,7 +39,7 @@ pub struct ExternalCallReceiver {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExternalCallError {
     /// No tool with this name is offered.
-    #[error("there is no tool {name:?}; available: {known}")]
+    #[error("{}", tools::no_such_tool(name, known))]
     Unknown {
         /// The name that was called.
         name: String,
@@ -47,16 +47,16 @@ pub enum ExternalCallError {
         known: String,
     },
     /// The run has ended.
-    #[error("the run that these tools belong to has ended")]
+    #[error("{}", tools::RUN_ENDED)]
     Over,
     /// The session dropped the call without answering it.
     #[error("{}", tools::HOST_CANCELLED)]
     Dropped,
     /// The host did not answer before the deadline.
-    #[error("the host did not answer within {0} s")]
+    #[error("{}", tools::host_timed_out(std::time::Duration::from_secs(*.0)))]
     Late(u64),
     /// The caller disconnected.
-    #[error("the caller cancelled this call")]
+    #[error("{}", tools::CALLER_CANCELLED)]
     Left,
 }
 

@@ -155,7 +155,7 @@ pub fn next(arguments: &Json, answers: &[Option<String>]) -> Result<DialogStep, 
         _ => format!("\n- {id}: {answer}"),
     });
     Ok(DialogStep::Done {
-        text: format!("User answered: {}", lines.collect::<String>()),
+        text: tools::user_answered(lines.collect::<String>()),
         details: details(&given),
     })
 }

@@ -42,7 +42,7 @@ pub struct ConfigCache {
     /// Large workspaces that are being scanned.
     busy: Mutex<BTreeSet<PathBuf>>,
     /// Notified when a workspace is added to `busy`.
-    grown: Notify,
+    large_found: Notify,
 }
 
 /// The cached settings of one place.
@@ -148,7 +148,7 @@ impl ConfigCache {
     /// Resolves when any scan finds that the workspace is large.
     async fn large(&self, workspace: &Path) {
         loop {
-            let notified = self.grown.notified();
+            let notified = self.large_found.notified();
             tokio::pin!(notified);
             // Enable before the check, so that no notification is missed.
             notified.as_mut().enable();
@@ -163,8 +163,8 @@ impl ConfigCache {
     /// in the background.
     async fn read_all(self: &Arc<Self>, place: ScanRoot) -> Option<Arc<CachedConfig>> {
         let workspace = place.workspace.clone();
-        let library = Arc::clone(self);
-        let reading = tokio::task::spawn_blocking(move || library.read(place));
+        let cache = Arc::clone(self);
+        let reading = tokio::task::spawn_blocking(move || cache.read(place));
         tokio::select! {
             kept = reading => kept.ok(),
             () = self.large(&workspace) => None,
@@ -173,26 +173,29 @@ impl ConfigCache {
     }
 
     fn read(&self, place: ScanRoot) -> Arc<CachedConfig> {
-        let door = Arc::clone(
+        let load_lock = Arc::clone(
             lock(&self.load_locks)
                 .entry(place.workspace.clone())
                 .or_default(),
         );
-        let _reading = lock(&door);
+        let _reading = lock(&load_lock);
         let old = lock(&self.kept).get(&place.workspace).cloned();
         if let Some(old) = old
             && old.extent == ScanCoverage::Whole
             && old.place == place
-            && old.scanned.looks.hold()
+            && old.scanned.stamps.are_current()
         {
             return old;
         }
-        let grown = || {
+        let large_found = || {
             tracing::debug!("settings.large");
             lock(&self.busy).insert(place.workspace.clone());
-            self.grown.notify_waiters();
+            self.large_found.notify_waiters();
         };
-        let scanned = scan::scan(&place, &ScanDepth::Far(LargeWorkspace::default(), &grown));
+        let scanned = scan::scan(
+            &place,
+            &ScanDepth::Far(LargeWorkspace::default(), &large_found),
+        );
         lock(&self.busy).remove(&place.workspace);
         self.keep(place, scanned, ScanCoverage::Whole)
     }
@@ -200,10 +203,10 @@ impl ConfigCache {
     /// Reads all but nested settings, which is quick in a workspace of any size. Rules and skills
     /// of an earlier full scan are kept.
     async fn read_near(self: &Arc<Self>, place: ScanRoot) -> Option<Arc<CachedConfig>> {
-        let library = Arc::clone(self);
+        let cache = Arc::clone(self);
         let reading = tokio::task::spawn_blocking(move || {
             let mut scanned = scan::scan(&place, &ScanDepth::Near);
-            let before = lock(&library.kept).get(&place.workspace).cloned();
+            let before = lock(&cache.kept).get(&place.workspace).cloned();
             let known = |before: &Arc<CachedConfig>| {
                 before.place == place && before.extent != ScanCoverage::Near
             };
@@ -221,7 +224,7 @@ impl ConfigCache {
                     ScanCoverage::Near
                 }
             };
-            library.keep(place, scanned, extent)
+            cache.keep(place, scanned, extent)
         });
         let read = tokio::time::timeout(TIMEOUT, reading).await;
         read.ok()?.ok()
@@ -320,18 +323,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("AGENTS.md");
         std::fs::write(&file, "one").unwrap();
-        let library = Arc::new(ConfigCache::new(None, ChildReaper::default()));
+        let cache = Arc::new(ConfigCache::new(None, ChildReaper::default()));
         let choice = SourceFilter::default();
-        let first = library.open(&choice, folder.path()).await;
+        let first = cache.open(&choice, folder.path()).await;
         assert_eq!(first.rules[0].content, "one");
         assert!(Arc::ptr_eq(
             &first,
-            &library.open(&choice, folder.path()).await
+            &cache.open(&choice, folder.path()).await
         ));
         std::fs::write(&file, "two, longer").unwrap();
-        let second = library.open(&choice, folder.path()).await;
+        let second = cache.open(&choice, folder.path()).await;
         assert_eq!(second.rules[0].content, "two, longer");
-        let none = library.open(&SourceFilter::nothing(), folder.path()).await;
+        let none = cache.open(&SourceFilter::nothing(), folder.path()).await;
         assert!(none.rules.is_empty());
     }
 
@@ -348,35 +351,35 @@ mod tests {
         std::fs::write(home.join(".cursor/mcp.json"), servers).unwrap();
         std::fs::write(workspace.join("AGENTS.md"), "near").unwrap();
         std::fs::write(workspace.join("deep/AGENTS.md"), "far").unwrap();
-        let library = Arc::new(ConfigCache::new(Some(home), ChildReaper::default()));
+        let cache = Arc::new(ConfigCache::new(Some(home), ChildReaper::default()));
         let choice = SourceFilter::default();
         let contents = |settings: &CursorConfig| -> Vec<String> {
             let rules = settings.rules.iter();
             rules.map(|rule| rule.content.clone()).collect()
         };
         // A scan is in progress.
-        lock(&library.busy).insert(workspace.clone());
-        let first = library.open(&choice, &workspace).await;
+        lock(&cache.busy).insert(workspace.clone());
+        let first = cache.open(&choice, &workspace).await;
         assert_eq!(contents(&first), ["near"]);
         assert_eq!((first.hooks.all.len(), first.notices.len()), (1, 1));
-        let second = library.open(&choice, &workspace).await;
+        let second = cache.open(&choice, &workspace).await;
         assert_eq!((contents(&second).len(), second.notices.len()), (1, 1));
-        lock(&library.busy).clear();
-        let later = library.open(&choice, &workspace).await;
+        lock(&cache.busy).clear();
+        let later = cache.open(&choice, &workspace).await;
         assert_eq!(contents(&later), ["near", "far"]);
         assert!(Arc::ptr_eq(&first.servers.0[0], &later.servers.0[0]));
         // Results of the earlier full scan are kept.
-        lock(&library.busy).insert(workspace.clone());
-        let again = library.open(&choice, &workspace).await;
+        lock(&cache.busy).insert(workspace.clone());
+        let again = cache.open(&choice, &workspace).await;
         assert_eq!((contents(&again).len(), again.notices.len()), (2, 0));
     }
 
     #[tokio::test]
     async fn a_waiting_caller_is_notified_of_a_large_workspace() {
         let folder = tempfile::tempdir().unwrap();
-        let library = Arc::new(ConfigCache::new(None, ChildReaper::default()));
-        let door = Arc::clone(
-            lock(&library.load_locks)
+        let cache = Arc::new(ConfigCache::new(None, ChildReaper::default()));
+        let load_lock = Arc::clone(
+            lock(&cache.load_locks)
                 .entry(folder.path().to_owned())
                 .or_default(),
         );
@@ -384,18 +387,18 @@ mod tests {
         let (held, is_held) = tokio::sync::oneshot::channel();
         let (release, released) = std::sync::mpsc::channel::<()>();
         let reading = std::thread::spawn(move || {
-            let _reading = lock(&door);
+            let _reading = lock(&load_lock);
             held.send(()).unwrap();
             let _ = released.recv();
         });
         is_held.await.unwrap();
         let turn = {
-            let (library, workspace) = (Arc::clone(&library), folder.path().to_owned());
-            tokio::spawn(async move { library.open(&SourceFilter::default(), &workspace).await })
+            let (cache, workspace) = (Arc::clone(&cache), folder.path().to_owned());
+            tokio::spawn(async move { cache.open(&SourceFilter::default(), &workspace).await })
         };
         tokio::task::yield_now().await;
-        lock(&library.busy).insert(folder.path().to_owned());
-        library.grown.notify_waiters();
+        lock(&cache.busy).insert(folder.path().to_owned());
+        cache.large_found.notify_waiters();
         let settings = turn.await.unwrap();
         drop(release);
         reading.join().unwrap();
@@ -404,14 +407,14 @@ mod tests {
 
     #[tokio::test]
     async fn unreadable_settings_let_nothing_run() {
-        let library = ConfigCache::new(None, ChildReaper::default());
+        let cache = ConfigCache::new(None, ChildReaper::default());
         let place = ScanRoot {
             workspace: "/w".into(),
             home: None,
             choice: SourceFilter::default(),
             ..ScanRoot::default()
         };
-        let settings = library.failed_closed(&place);
+        let settings = cache.failed_closed(&place);
         assert_eq!(settings.hooks.events().len(), 4);
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct FileStamps(BTreeMap<PathBuf, FileStamp>);
 
 impl FileStamps {
     /// Whether nothing has changed.
-    pub(super) fn hold(&self) -> bool {
+    pub(super) fn are_current(&self) -> bool {
         self.0.iter().all(|(path, look)| look_at(path) == *look)
     }
 }
@@ -48,7 +48,7 @@ pub(super) fn as_text(bytes: &[u8]) -> String {
 /// One scan of a workspace's settings.
 #[derive(Debug, Default)]
 pub(super) struct ConfigReader {
-    pub(super) looks: FileStamps,
+    pub(super) stamps: FileStamps,
     /// Notices for the user.
     pub(super) notices: Vec<String>,
     read: u64,
@@ -58,7 +58,7 @@ impl ConfigReader {
     /// Records the metadata of a path and returns it; `None` if the path does not exist.
     pub(super) fn note(&mut self, path: &Path) -> Option<Metadata> {
         let metadata = fs::metadata(path).ok();
-        self.looks
+        self.stamps
             .0
             .insert(path.to_owned(), metadata.as_ref().map(look));
         metadata
@@ -132,21 +132,21 @@ mod tests {
         let file = home.path().join("a.md");
         let missing = home.path().join("b.md");
         fs::write(&file, "one").unwrap();
-        let survey = |path: &Path| {
-            let mut survey = ConfigReader::default();
-            survey.text(path, None);
-            survey.names(home.path());
-            survey.looks
+        let reader = |path: &Path| {
+            let mut reader = ConfigReader::default();
+            reader.text(path, None);
+            reader.names(home.path());
+            reader.stamps
         };
         for change in [
             &(|| fs::write(&file, "two, longer").unwrap()) as &dyn Fn(),
             &|| fs::write(&missing, "").unwrap(),
             &|| fs::remove_file(&file).unwrap(),
         ] {
-            let looks = survey(&file);
-            assert!(looks.hold());
+            let stamps = reader(&file);
+            assert!(stamps.are_current());
             change();
-            assert!(!looks.hold());
+            assert!(!stamps.are_current());
         }
     }
 
@@ -158,14 +158,14 @@ mod tests {
         fs::write(home.path().join("secret"), "s").unwrap();
         std::os::unix::fs::symlink("../secret", project.join("AGENTS.md")).unwrap();
         fs::write(project.join("long.md"), "x".repeat(600 * 1024)).unwrap();
-        let mut survey = ConfigReader::default();
+        let mut reader = ConfigReader::default();
         assert_eq!(
-            survey.text(&project.join("AGENTS.md"), Some(&project)),
+            reader.text(&project.join("AGENTS.md"), Some(&project)),
             None
         );
-        assert_eq!(survey.text(&project.join("long.md"), Some(&project)), None);
-        assert_eq!(survey.text(&project, Some(&project)), None);
-        assert_eq!(survey.notices.len(), 2);
-        assert!(survey.text(&project.join("AGENTS.md"), None).is_some());
+        assert_eq!(reader.text(&project.join("long.md"), Some(&project)), None);
+        assert_eq!(reader.text(&project, Some(&project)), None);
+        assert_eq!(reader.notices.len(), 2);
+        assert!(reader.text(&project.join("AGENTS.md"), None).is_some());
     }
 }

@@ -59,7 +59,7 @@ pub(super) struct ScanResult {
     pub(super) servers: Vec<ServerConfig>,
     pub(super) hooks: Vec<Hook>,
     pub(super) notices: Vec<String>,
-    pub(super) looks: FileStamps,
+    pub(super) stamps: FileStamps,
 }
 
 /// How far to search.
@@ -92,7 +92,7 @@ pub(super) fn scan(place: &ScanRoot, reach: &ScanDepth<'_>) -> ScanResult {
     let mut scan = Scan {
         place,
         reach,
-        survey: ConfigReader::default(),
+        reader: ConfigReader::default(),
         loaded: BTreeSet::new(),
         rules: Vec::new(),
         skills: Vec::new(),
@@ -101,7 +101,7 @@ pub(super) fn scan(place: &ScanRoot, reach: &ScanDepth<'_>) -> ScanResult {
     };
     if place.choice.has(ConfigSource::Mdm) {
         let file = Path::new(ADMINISTRATOR);
-        let text = scan.survey.text(file, None);
+        let text = scan.reader.text(file, None);
         let folder = file.parent().unwrap_or(file);
         scan.hook_file(file, text, folder, &HookTrust::Trusted);
     }
@@ -118,15 +118,15 @@ pub(super) fn scan(place: &ScanRoot, reach: &ScanDepth<'_>) -> ScanResult {
         skills: scan.skills,
         servers: scan.servers,
         hooks: scan.hooks,
-        notices: scan.survey.notices,
-        looks: scan.survey.looks,
+        notices: scan.reader.notices,
+        stamps: scan.reader.stamps,
     }
 }
 
 struct Scan<'a> {
     place: &'a ScanRoot,
     reach: &'a ScanDepth<'a>,
-    survey: ConfigReader,
+    reader: ConfigReader,
     /// Files that have been read, and skills by their path without the skill folder's name.
     loaded: BTreeSet<PathBuf>,
     rules: Vec<RuleFile>,
@@ -179,11 +179,11 @@ impl Scan<'_> {
         self.skill_folder(&home.join(".cursor/skills-cursor"), None);
         let folder = home.join(".cursor");
         let file = folder.join("mcp.json");
-        let text = self.survey.text(&file, None);
+        let text = self.reader.text(&file, None);
         let servers = self.server_file(&file, text, EnvFiles::Read);
         self.add_servers(servers);
         let file = folder.join("hooks.json");
-        let text = self.survey.text(&file, None);
+        let text = self.reader.text(&file, None);
         self.hook_file(&file, text, &folder, &HookTrust::Trusted);
     }
 
@@ -196,7 +196,7 @@ impl Scan<'_> {
         {
             return None;
         }
-        self.survey.text(path, within)
+        self.reader.text(path, within)
     }
 
     fn whole(&mut self, path: &Path, within: &Path) {
@@ -245,7 +245,7 @@ impl Scan<'_> {
         let mut files = Vec::new();
         let mut folders = vec![(folder.to_owned(), 0)];
         while let Some((folder, depth)) = folders.pop() {
-            for name in self.survey.names(&folder) {
+            for name in self.reader.names(&folder) {
                 let path = folder.join(&name);
                 if wanted(&name) {
                     files.push(path);
@@ -288,12 +288,12 @@ impl Scan<'_> {
             }
             if entry.file_type().is_some_and(|kind| kind.is_dir()) {
                 folders += 1;
-                self.survey.note(entry.path());
+                self.reader.note(entry.path());
             } else if kind(entry.path(), workspace).is_some() {
                 found.push(entry.into_path());
             }
             if folders > MOST_FOLDERS || started.elapsed() > LONGEST {
-                self.survey.notices.push(format!(
+                self.reader.notices.push(format!(
                     "{} is large: rules and skills deep inside it may have been left out",
                     workspace.display()
                 ));

@@ -81,8 +81,8 @@ fn content(guard: &PathGuard, path: &Path) -> Option<String> {
         return None;
     };
     let abort = CancellationToken::new();
-    let survey = text_file::survey(&mut file, guess, &abort).ok()?;
-    let all = text_file::lines(&mut file, &survey, 0, survey.lines, MAX_UNITS, &abort);
+    let scan = text_file::scan(&mut file, guess, &abort).ok()?;
+    let all = text_file::lines(&mut file, &scan, 0, scan.lines, MAX_UNITS, &abort);
     Some(all.ok()?.text)
 }
 

@@ -64,15 +64,15 @@ fn attempt(
             &format!("Binary files of type .{ending} are not supported by the read executor"),
         )),
         FileKind::Text(encoding) => {
-            let survey = text_file::survey(&mut file, encoding, abort)?;
-            let window = window(args, survey.lines).filter(|_| !survey.empty);
-            let (first, end) = window.unwrap_or((0, survey.lines));
+            let scan = text_file::scan(&mut file, encoding, abort)?;
+            let window = window(args, scan.lines).filter(|_| !scan.empty);
+            let (first, end) = window.unwrap_or((0, scan.lines));
             let excerpt =
-                text_file::lines(&mut file, &survey, first, end, text_file::MAX_UNITS, abort)?;
+                text_file::lines(&mut file, &scan, first, end, text_file::MAX_UNITS, abort)?;
             Ok(read_result::Result::Success(ReadSuccess {
                 path: shown,
                 output: Some(read_success::Output::Content(excerpt.text)),
-                total_lines: i32::try_from(survey.lines).unwrap_or(i32::MAX),
+                total_lines: i32::try_from(scan.lines).unwrap_or(i32::MAX),
                 file_size: i64::try_from(size).unwrap_or(i64::MAX),
                 truncated: excerpt.truncated,
                 range_applied: window.is_some(),

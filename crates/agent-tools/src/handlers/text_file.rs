@@ -121,7 +121,7 @@ pub(crate) enum LineEndings {
 
 /// Reads a file to its end and returns what it contains. Fails with `Interrupted` if the request
 /// is cancelled.
-pub(crate) fn survey(
+pub(crate) fn scan(
     file: &mut (impl Read + Seek),
     guess: Encoding,
     abort: &CancellationToken,
@@ -183,7 +183,7 @@ pub(crate) struct Excerpt {
 /// Returns the lines from `first` (counted from 0) up to `end`, at most `units` long.
 pub(crate) fn lines(
     file: &mut (impl Read + Seek),
-    survey: &TextScan,
+    scan: &TextScan,
     first: usize,
     end: usize,
     units: usize,
@@ -193,7 +193,7 @@ pub(crate) fn lines(
     let (mut line, mut used) = (0_usize, 0_usize);
     let mut truncated = false;
     let mut start = true;
-    decode(file, survey.encoding, abort, |piece| {
+    decode(file, scan.encoding, abort, |piece| {
         let piece = if start {
             piece.strip_prefix('\u{feff}').unwrap_or(piece)
         } else {
@@ -216,7 +216,7 @@ pub(crate) fn lines(
                     }
                     text.push(letter);
                 }
-                if ended && survey.ends == LineEndings::CrLf {
+                if ended && scan.ends == LineEndings::CrLf {
                     drop_return(&mut text, last);
                 }
             }
@@ -342,8 +342,8 @@ pub(crate) fn faithful(bytes: &[u8]) -> Option<String> {
     let mut file = Cursor::new(bytes);
     let (encoding, marked) = match kind(&bytes[..bytes.len().min(SAMPLE)]) {
         FileKind::Text(guess) => {
-            let survey = survey(&mut file, guess, &abort).ok()?;
-            (survey.encoding, survey.marked)
+            let scan = scan(&mut file, guess, &abort).ok()?;
+            (scan.encoding, scan.marked)
         }
         FileKind::Picture | FileKind::Binary => (Encoding::Utf8, false),
     };
@@ -372,9 +372,9 @@ mod tests {
             panic!("not text")
         };
         let mut file = Cursor::new(bytes);
-        let survey = survey(&mut file, guess, &abort).unwrap();
-        let text = lines(&mut file, &survey, 0, survey.lines, MAX_UNITS, &abort).unwrap();
-        (survey, text)
+        let scan = scan(&mut file, guess, &abort).unwrap();
+        let text = lines(&mut file, &scan, 0, scan.lines, MAX_UNITS, &abort).unwrap();
+        (scan, text)
     }
 
     #[test]
@@ -387,8 +387,8 @@ mod tests {
             (b"\xff\xfeh\0i\0", "hi", Encoding::Utf16Le),
             (b"\xfe\xff\0h\0i", "hi", Encoding::Utf16Be),
         ] {
-            let (survey, excerpt) = all(bytes);
-            assert_eq!((excerpt.text.as_str(), survey.encoding), (text, encoding));
+            let (scan, excerpt) = all(bytes);
+            assert_eq!((excerpt.text.as_str(), scan.encoding), (text, encoding));
         }
     }
 
@@ -448,7 +448,7 @@ mod tests {
     fn long_texts_are_truncated() {
         let abort = CancellationToken::new();
         let mut file = Cursor::new(b"abcdef");
-        let seen = survey(&mut file, Encoding::Utf8, &abort).unwrap();
+        let seen = scan(&mut file, Encoding::Utf8, &abort).unwrap();
         let cut = lines(&mut file, &seen, 0, 1, 3, &abort).unwrap();
         assert_eq!((cut.text.as_str(), cut.truncated), ("abc", true));
     }
@@ -457,7 +457,7 @@ mod tests {
     fn an_aborted_read_ends() {
         let abort = CancellationToken::new();
         abort.cancel();
-        let read = survey(&mut Cursor::new(b"abc"), Encoding::Utf8, &abort);
+        let read = scan(&mut Cursor::new(b"abc"), Encoding::Utf8, &abort);
         assert_eq!(read.unwrap_err().kind(), io::ErrorKind::Interrupted);
     }
 }

@@ -143,11 +143,11 @@ impl Format {
         let FileKind::Text(guess) = text_file::kind(&text_file::sample(&mut file).ok()?) else {
             return None;
         };
-        let survey = text_file::survey(&mut file, guess, &CancellationToken::new()).ok()?;
+        let scan = text_file::scan(&mut file, guess, &CancellationToken::new()).ok()?;
         Some(Self {
-            encoding: survey.encoding,
-            ends: survey.ends,
-            marked: survey.marked,
+            encoding: scan.encoding,
+            ends: scan.ends,
+            marked: scan.marked,
         })
     }
 
@@ -175,12 +175,12 @@ fn as_read(bytes: &[u8]) -> Option<String> {
     };
     let abort = CancellationToken::new();
     let mut file = Cursor::new(bytes);
-    let survey = text_file::survey(&mut file, guess, &abort).ok()?;
+    let scan = text_file::scan(&mut file, guess, &abort).ok()?;
     let excerpt = text_file::lines(
         &mut file,
-        &survey,
+        &scan,
         0,
-        survey.lines,
+        scan.lines,
         text_file::MAX_UNITS,
         &abort,
     );
@@ -227,7 +227,7 @@ struct SeveralNames;
 #[derive(Debug, thiserror::Error)]
 enum ReplaceError {
     /// The directory is not writable, or the old file is a mount or belongs to another user.
-    #[error("no new file can be put there: {0}")]
+    #[error("{}", tools::file_not_created(.0))]
     NotHere(io::Error),
     /// Any other error. Overwriting the old file would fail as well and lose its content.
     #[error(transparent)]

@@ -16,6 +16,13 @@ pub(crate) const PARTLY_READ: &str = "the host's read tool showed only a part of
      writing it whole would lose the rest: change it with a command or an edit of the host";
 pub(crate) const PATH_NOT_CHECKED: &str = "the path could not be checked";
 pub(crate) const PATH_UNRESOLVED: &str = "the target of its path cannot be determined";
+const COMMAND_NOT_RUN: &str = "was not executed. It cannot be approved from this conversation; \
+     only a user can run it manually outside the agent. You may continue working on the task.";
+pub(crate) const MCP_CALL: &str = "The call of the MCP tool";
+pub(crate) const FILE_READ: &str = "Reading the file";
+pub(crate) const COMMAND_INPUT: &str = "The input of the command";
+pub(crate) const COMMAND: &str = "The command";
+pub(crate) const OTHER_TOOL: &str = "The tool";
 pub(crate) const HOOK_GAVE_NO_REASON: &str = "it gave no reason";
 pub(crate) const HOOK_CHANGES_INPUT: &str =
     "it requires other input, which this client cannot send";
@@ -92,6 +99,35 @@ pub(crate) fn hook_timed_out(seconds: u64) -> String {
 /// The reason when a hook failed.
 pub(crate) fn hook_failed(code: i32) -> String {
     format!("the hook failed with exit code {code}")
+}
+
+/// The refusal of a command that an administrator denied.
+pub(crate) fn denied_by_administrator(rule: &str) -> String {
+    format!(
+        "Denied: this command was blocked by administrator policy (denylist rule: {rule}) and \
+         {COMMAND_NOT_RUN}"
+    )
+}
+
+/// The refusal of a command that cannot be compared with an administrator's list.
+pub(crate) fn unknown_to_administrator() -> String {
+    format!(
+        "Denied: this command could not be conclusively analyzed against your team's \
+         administrator command denylist, so it was blocked (fail-closed) and {COMMAND_NOT_RUN}"
+    )
+}
+
+/// The error of a command that may only read.
+pub(crate) fn sandbox_unsupported(policy: &str) -> String {
+    format!("Sandbox policy '{policy}' is not supported on this system: {NO_SANDBOX}")
+}
+
+/// The refusal of a write through a link whose target does not exist.
+pub(crate) fn dangling_link(path: &Path) -> String {
+    format!(
+        "Write blocked: {} is a dangling symlink; what it would create cannot be verified",
+        path.display()
+    )
 }
 
 /// The refusal of a change to Cursor's settings in the workspace.
@@ -178,7 +214,15 @@ mod tests {
             outside(path),
             process(path),
             private_address("localhost"),
-            blocked_by_hook("Reading the file", HOOK_GAVE_NO_REASON),
+            denied_by_administrator("Shell(rm)"),
+            unknown_to_administrator(),
+            sandbox_unsupported("workspace_readonly"),
+            dangling_link(path),
+            blocked_by_hook(FILE_READ, HOOK_GAVE_NO_REASON),
+            blocked_by_hook(MCP_CALL, HOOK_KILLED),
+            blocked_by_hook(COMMAND_INPUT, HOOK_KILLED),
+            blocked_by_hook(COMMAND, HOOK_KILLED),
+            blocked_by_hook(OTHER_TOOL, HOOK_KILLED),
             files_omitted(2),
             approval_unavailable(" (release branch)"),
             HOOK_CHANGES_INPUT.into(),

@@ -2,7 +2,7 @@
 //! them, or they must run read-only and no sandbox is available here that enforces it.
 
 use super::denylist;
-use crate::prompts::refusals::NO_SANDBOX;
+use crate::prompts::refusals::{self, NO_SANDBOX};
 use crate::{ExecReply, ExecRequest};
 use cursor_proto::agent::v1::*;
 
@@ -94,9 +94,7 @@ impl CommandDenied {
                 Self::ReadOnly => shell_result::Result::SpawnError(ShellSpawnError {
                     command,
                     working_directory: folder,
-                    error: format!(
-                        "Sandbox policy '{POLICY}' is not supported on this system: {NO_SANDBOX}"
-                    ),
+                    error: refusals::sandbox_unsupported(POLICY),
                 }),
             }),
             ..ShellResult::default()

@@ -18,6 +18,7 @@ use std::time::Duration;
 use tokio::process::Command;
 
 use super::process_group;
+use crate::prompts::refusals;
 use parse::{FoundCommands, Invocation, ParseError};
 use word::{ShellWord, WordPart};
 
@@ -25,9 +26,6 @@ use word::{ShellWord, WordPart};
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The stack of the parser's thread, which is large because the parser is recursive.
 const STACK: usize = 32 * 1024 * 1024;
-const NOT_RUN: &str = "was not executed. It cannot be approved from this conversation; only a \
-                       user can run it manually outside the agent. You may continue working on \
-                       the task.";
 
 /// Returns why a command is denied, or `None` if it may run.
 pub(super) async fn denial_reason(command: &str, rules: &[String]) -> Option<String> {
@@ -41,10 +39,7 @@ pub(super) async fn denial_reason(command: &str, rules: &[String]) -> Option<Str
     };
     let matched = |rule: &&String| invocations.iter().any(|it| matches(rule, it));
     if let Some(rule) = rules.iter().find(matched) {
-        return Some(format!(
-            "Denied: this command was blocked by administrator policy (denylist rule: {rule}) \
-             and {NOT_RUN}"
-        ));
+        return Some(refusals::denied_by_administrator(rule));
     }
     let may_match = || {
         let all = || invocations.iter().filter(|it| !it.is_known());
@@ -52,10 +47,7 @@ pub(super) async fn denial_reason(command: &str, rules: &[String]) -> Option<Str
     };
     // A text without commands is refused too, as the official client does.
     if invocations.iter().all(Invocation::declares) || may_match() {
-        return Some(format!(
-            "Denied: this command could not be conclusively analyzed against your team's \
-             administrator command denylist, so it was blocked (fail-closed) and {NOT_RUN}"
-        ));
+        return Some(refusals::unknown_to_administrator());
     }
     None
 }

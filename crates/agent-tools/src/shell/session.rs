@@ -21,6 +21,7 @@ use super::process_group::{ProcessGroup, RunningCommand};
 use super::reaper::ChildReaper;
 use super::state::{SavedShell, ShellStateFiles, StateScope};
 use super::temp_dir::SessionTempDir;
+use crate::prompts::tools;
 
 /// The most bytes of an incomplete line of input that are remembered.
 const MAX_UNFINISHED: usize = 64 * 1024;
@@ -96,10 +97,10 @@ pub(crate) enum StdinError {
     #[error("{0}")]
     Broken(io::Error),
     /// It did not read its input in time.
-    #[error("the command does not read its input")]
+    #[error("{}", tools::STDIN_NOT_READ)]
     NotRead,
     /// The request was cancelled.
-    #[error("the input was cancelled")]
+    #[error("{}", tools::STDIN_CANCELLED)]
     Cancelled,
 }
 

@@ -109,11 +109,6 @@ impl ActivityTracker {
         }
     }
 
-    /// Marks a call as executed, and thus displayed, by the host.
-    pub fn mark_host_call(&mut self, call: &str) {
-        self.host_calls.insert(call.to_owned());
-    }
-
     /// Handles the start of a call.
     pub fn on_started(
         &mut self,
@@ -392,15 +387,6 @@ mod tests {
         );
         let shown = tracker.record_completion(CompletionSource::Update, Some("2"), mentions);
         assert!(matches!(shown, Completion::Display(_)));
-    }
-
-    #[test]
-    fn calls_executed_by_the_host_are_not_displayed() {
-        let mut tracker = ActivityTracker::default();
-        tracker.mark_host_call("1");
-        let read = call(json!({"name": "read", "args": {"path": "a"}, "result": {}}));
-        let shown = tracker.record_completion(CompletionSource::Update, Some("1"), read);
-        assert_eq!(shown, Completion::HostTool);
     }
 
     #[test]

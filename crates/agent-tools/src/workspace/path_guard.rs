@@ -62,7 +62,7 @@ pub enum PathDenied {
         error: io::Error,
     },
     /// A link whose target does not exist, so it cannot be known where a write would go.
-    #[error("Write blocked: {0} is a dangling symlink; what it would create cannot be verified")]
+    #[error("{}", refusals::dangling_link(.0))]
     Dangling(PathBuf),
     /// The path is outside the workspace.
     #[error("{}", refusals::outside(.0))]

@@ -21,7 +21,7 @@ use cursor_proto::protobuf_value;
 pub struct HookedExecutor {
     inner: Arc<dyn Executor>,
     settings: Arc<CursorConfig>,
-    occasion: HookContext,
+    context: HookContext,
 }
 
 impl HookedExecutor {
@@ -29,7 +29,7 @@ impl HookedExecutor {
     pub fn around(
         inner: Arc<dyn Executor>,
         settings: &Arc<CursorConfig>,
-        occasion: HookContext,
+        context: HookContext,
     ) -> Arc<dyn Executor> {
         if settings.hooks.is_empty() {
             return inner;
@@ -37,7 +37,7 @@ impl HookedExecutor {
         Arc::new(Self {
             inner,
             settings: Arc::clone(settings),
-            occasion,
+            context,
         })
     }
 
@@ -52,7 +52,7 @@ impl HookedExecutor {
     }
 
     fn questions(&self, request: &ExecRequest) -> Vec<HookInput> {
-        hook_input::questions(request, &self.settings.servers, &self.occasion)
+        hook_input::questions(request, &self.settings.servers, &self.context)
     }
 
     /// Whether a hook checks the content in the result of a request.
@@ -75,7 +75,7 @@ impl HookedExecutor {
         // Input of one shell is checked in the order in which it is sent.
         let _input = match &request {
             ExecRequest::WriteShellStdinArgs(_) => {
-                Some(self.occasion.shell_session.take_input().await)
+                Some(self.context.shell_session.take_input().await)
             }
             _ => None,
         };
@@ -108,7 +108,7 @@ impl HookedExecutor {
             };
             for question in std::iter::once(question).chain(resolved) {
                 let (event, about) = (question.event, question.about);
-                let asked = hooks.ask(event, &question.subject, about, &self.occasion);
+                let asked = hooks.ask(event, &question.subject, about, &self.context);
                 if let HookDecision::Deny(why) = asked.await {
                     return HookDecision::Deny(why);
                 }
@@ -122,8 +122,8 @@ impl HookedExecutor {
     }
 
     /// The context that hooks are run in.
-    pub(super) fn occasion(&self) -> &HookContext {
-        &self.occasion
+    pub(super) fn context(&self) -> &HookContext {
+        &self.context
     }
 
     /// Executes a request, and asks the hooks about the content in its result before returning it.
@@ -180,7 +180,7 @@ impl HookedExecutor {
                     HookEvent::PreToolUse,
                     &query.tool_name,
                     about,
-                    &self.occasion,
+                    &self.context,
                 );
                 let (permission, user_message) = match verdict.await {
                     HookDecision::Allow => ("allow", None),

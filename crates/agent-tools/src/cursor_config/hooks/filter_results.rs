@@ -31,7 +31,7 @@ impl HookedExecutor {
         mut reply: ExecReply,
         abort: &CancellationToken,
     ) -> Result<ExecReply, ExecError> {
-        let file = || hook_input::file(request, self.occasion()).unwrap_or_default();
+        let file = || hook_input::file(request, self.context()).unwrap_or_default();
         match &mut reply {
             ExecReply::ReadResult(ReadResult {
                 result: Some(read_result::Result::Success(read)),
@@ -73,12 +73,12 @@ impl HookedExecutor {
             }) => {
                 for entry in &mut found.workspace_results {
                     if let Some(result) = &mut entry.value {
-                        let root = self.occasion().workspace.join(&entry.key);
+                        let root = self.context().workspace.join(&entry.key);
                         self.filter_matches(&root, result, abort).await;
                     }
                 }
                 if let Some(result) = &mut found.active_editor_result {
-                    let root = self.occasion().workspace.clone();
+                    let root = self.context().workspace.clone();
                     self.filter_matches(&root, result, abort).await;
                 }
             }
@@ -237,7 +237,7 @@ impl HookedExecutor {
         let Some(diff) = &mut response.diff else {
             return;
         };
-        let folder = plain(&self.occasion().workspace.join(&asked.cwd));
+        let folder = plain(&self.context().workspace.join(&asked.cwd));
         let top = folder.ancestors().find(|it| it.join(".git").exists());
         let top = top.unwrap_or(&folder).to_owned();
         // Tracked files are named relative to the top of the repository, others to the folder.

@@ -12,6 +12,7 @@ use super::config::HookEvent;
 use crate::ExecRequest;
 use crate::cursor_config::mcp::McpServers;
 use crate::handlers::text_file::faithful;
+use crate::prompts::refusals;
 use crate::workspace::paths::resolve_path;
 use cursor_proto::agent::v1::{McpArgs, PiEditReplacement};
 use cursor_proto::protobuf_value;
@@ -106,13 +107,13 @@ impl HookContext {
 /// Describes the denied action for the refusal message.
 pub(super) fn what(request: &ExecRequest) -> &'static str {
     match request {
-        ExecRequest::McpArgs(_) => "The call of the MCP tool",
+        ExecRequest::McpArgs(_) => refusals::MCP_CALL,
         ExecRequest::ReadArgs(_)
         | ExecRequest::RedactedReadArgs(_)
-        | ExecRequest::PiReadArgs(_) => "Reading the file",
-        ExecRequest::WriteShellStdinArgs(_) => "The input of the command",
-        request if command(request).is_some() => "The command",
-        _ => "The tool",
+        | ExecRequest::PiReadArgs(_) => refusals::FILE_READ,
+        ExecRequest::WriteShellStdinArgs(_) => refusals::COMMAND_INPUT,
+        request if command(request).is_some() => refusals::COMMAND,
+        _ => refusals::OTHER_TOOL,
     }
 }
 
@@ -120,7 +121,7 @@ pub(super) fn what(request: &ExecRequest) -> &'static str {
 pub(super) fn questions(
     request: &ExecRequest,
     servers: &McpServers,
-    occasion: &HookContext,
+    context: &HookContext,
 ) -> Vec<HookInput> {
     if let ExecRequest::McpArgs(args) = request {
         return mcp(args, servers);
@@ -128,18 +129,18 @@ pub(super) fn questions(
     let Some((tool, mut input)) = tool(request) else {
         return Vec::new();
     };
-    let path = path_of(request).map(|(member, path)| (member, occasion.resolve_path(path)));
+    let path = path_of(request).map(|(member, path)| (member, context.resolve_path(path)));
     if let Some((member, path)) = &path {
         input[*member] = text(path).into();
     }
     let executed = match request {
         // Join it with the unfinished line, because a line may be sent in parts.
         ExecRequest::WriteShellStdinArgs(args) => {
-            let line = occasion.shell_session.unfinished(args.shell_id) + &args.chars;
-            Some((line, occasion.folder("")))
+            let line = context.shell_session.unfinished(args.shell_id) + &args.chars;
+            Some((line, context.folder("")))
         }
         request => {
-            command(request).map(|(command, folder)| (command.to_owned(), occasion.folder(folder)))
+            command(request).map(|(command, folder)| (command.to_owned(), context.folder(folder)))
         }
     };
     if let Some((command, folder)) = &executed {
@@ -191,8 +192,8 @@ pub(super) fn returns_content(request: &ExecRequest) -> bool {
 }
 
 /// Returns the absolute path that a request names.
-pub(super) fn file(request: &ExecRequest, occasion: &HookContext) -> Option<PathBuf> {
-    path_of(request).map(|(_, path)| occasion.resolve_path(path))
+pub(super) fn file(request: &ExecRequest, context: &HookContext) -> Option<PathBuf> {
+    path_of(request).map(|(_, path)| context.resolve_path(path))
 }
 
 fn pointer(member: &str) -> &'static str {

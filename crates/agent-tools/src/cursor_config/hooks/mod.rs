@@ -72,7 +72,7 @@ impl Hooks {
         event: HookEvent,
         subject: &str,
         about: Map<String, Json>,
-        occasion: &HookContext,
+        context: &HookContext,
     ) -> HookDecision {
         let wanted: Vec<&Hook> = self
             .all
@@ -82,10 +82,10 @@ impl Hooks {
         if wanted.is_empty() {
             return HookDecision::Allow;
         }
-        let payload = payload(event, about, occasion);
+        let payload = payload(event, about, context);
         let asking = wanted
             .iter()
-            .map(|hook| run_hook::ask(&hook.asked, &payload, &occasion.workspace, &self.reaper));
+            .map(|hook| run_hook::ask(&hook.asked, &payload, &context.workspace, &self.reaper));
         let decisions = futures_util::future::join_all(asking).await;
         let no: Vec<String> = decisions
             .into_iter()
@@ -109,16 +109,16 @@ impl Hooks {
 }
 
 /// Returns the JSON input of a hook.
-fn payload(event: HookEvent, about: Map<String, Json>, occasion: &HookContext) -> Json {
+fn payload(event: HookEvent, about: Map<String, Json>, context: &HookContext) -> Json {
     let mut payload = about;
     let common = json!({
-        "conversation_id": occasion.conversation,
-        "generation_id": occasion.conversation,
-        "session_id": occasion.conversation,
-        "model": occasion.model,
+        "conversation_id": context.conversation,
+        "generation_id": context.conversation,
+        "session_id": context.conversation,
+        "model": context.model,
         "hook_event_name": event.name(),
         "cursor_version": env!("CARGO_PKG_VERSION"),
-        "workspace_roots": [occasion.workspace],
+        "workspace_roots": [context.workspace],
         "user_email": null,
         "transcript_path": null,
     });

@@ -16,14 +16,18 @@ pub struct ServerConfig {
     /// The prefix of its tools' names: unique, and only characters that Cursor accepts.
     pub label: String,
     /// How to connect to it.
-    pub way: McpTransport,
+    pub transport: McpTransport,
 }
 
 impl ServerConfig {
     /// Creates a configuration with the label that follows from its name.
-    pub(in crate::cursor_config) fn new(name: String, way: McpTransport) -> Self {
+    pub(in crate::cursor_config) fn new(name: String, transport: McpTransport) -> Self {
         let label = String::new();
-        let mut config = Self { name, label, way };
+        let mut config = Self {
+            name,
+            label,
+            transport,
+        };
         config.label = plain(&config.identifier());
         config
     }
@@ -117,15 +121,15 @@ pub(in crate::cursor_config) fn read(
         if server["disabled"] == true || server["enabled"] == false {
             continue;
         }
-        match way(server, names, env_file) {
-            Ok(way) => servers.push(ServerConfig::new(name.clone(), way)),
+        match transport(server, names, env_file) {
+            Ok(transport) => servers.push(ServerConfig::new(name.clone(), transport)),
             Err(problem) => problems.push(format!("server {name:?}: {problem}")),
         }
     }
     (servers, problems)
 }
 
-fn way(
+fn transport(
     server: &Json,
     names: &EnvNames<'_>,
     env_file: &mut dyn FnMut(&Path) -> Option<String>,
@@ -263,7 +267,7 @@ mod tests {
             args,
             env,
             folder,
-        } = &servers[0].way
+        } = &servers[0].transport
         else {
             panic!("{servers:?}");
         };
@@ -273,7 +277,7 @@ mod tests {
             (env["T"].as_str(), folder.to_str()),
             ("t0ken", Some("/srv/space/sub"))
         );
-        let McpTransport::Http { url, headers } = &servers[1].way else {
+        let McpTransport::Http { url, headers } = &servers[1].transport else {
             panic!("{servers:?}");
         };
         assert_eq!(url, "https://t0ken.example/space");

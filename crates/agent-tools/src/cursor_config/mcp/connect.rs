@@ -88,7 +88,7 @@ async fn open(
     config: &ServerConfig,
     client: McpClient,
 ) -> Result<(Service, ConnectedServer), McpConnectError> {
-    let (service, http) = match &config.way {
+    let (service, http) = match &config.transport {
         McpTransport::Command {
             program,
             args,
@@ -254,8 +254,8 @@ mod tests {
     use std::collections::BTreeMap;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    async fn fares(way: McpTransport) -> ConnectionState {
-        let config = ServerConfig::new("s".into(), way);
+    async fn fares(transport: McpTransport) -> ConnectionState {
+        let config = ServerConfig::new("s".into(), transport);
         let times = Timeouts {
             connect: Duration::from_secs(20),
             call: Duration::from_secs(20),
@@ -322,8 +322,8 @@ done"#
 
     #[tokio::test]
     async fn a_list_of_tools_without_end_is_refused() {
-        let way = endless_pages("head -c 6000000 /dev/zero | tr '\\0' x");
-        let ConnectionState::Failed { why, .. } = fares(way).await else {
+        let transport = endless_pages("head -c 6000000 /dev/zero | tr '\\0' x");
+        let ConnectionState::Failed { why, .. } = fares(transport).await else {
             panic!("it is there");
         };
         assert_eq!(why, McpConnectError::TooManyTools);
@@ -331,7 +331,7 @@ done"#
 
     #[tokio::test]
     async fn the_reason_a_server_is_missing_is_reported() {
-        for (way, expected) in [
+        for (transport, expected) in [
             (answering("401 Unauthorized").await, McpConnectError::SignIn),
             (answering("403 Forbidden").await, McpConnectError::SignIn),
             (answering("500 Oh").await, McpConnectError::Refused),
@@ -344,10 +344,10 @@ done"#
             (command("exit 3"), McpConnectError::Refused),
             (command("echo what"), McpConnectError::Refused),
         ] {
-            let ConnectionState::Failed { why, .. } = fares(way.clone()).await else {
-                panic!("{way:?} is there");
+            let ConnectionState::Failed { why, .. } = fares(transport.clone()).await else {
+                panic!("{transport:?} is there");
             };
-            assert_eq!(why, expected, "{way:?}");
+            assert_eq!(why, expected, "{transport:?}");
         }
     }
 }

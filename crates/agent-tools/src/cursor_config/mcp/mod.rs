@@ -19,6 +19,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::bridge::schema_sanitizer;
+use crate::prompts::tools;
 use crate::shell::process_group::ProcessGroup;
 use crate::shell::reaper::ChildReaper;
 use crate::tool_definition::ToolDefinition;
@@ -40,7 +41,7 @@ pub struct McpServer {
     reaper: ChildReaper,
     times: Timeouts,
     state: watch::Sender<ConnectionState>,
-    hold: Mutex<ConnectionSlot>,
+    slot: Mutex<ConnectionSlot>,
 }
 
 /// The timeouts of a server.
@@ -106,25 +107,25 @@ pub(super) struct ConnectedServer {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum McpConnectError {
     /// The program cannot be started.
-    #[error("its command cannot be started: {0}")]
+    #[error("{}", tools::mcp_not_started(.0))]
     Start(std::io::ErrorKind),
     /// Its settings cannot be used.
     #[error("{0}")]
     Settings(&'static str),
     /// It did not answer in time.
-    #[error("it did not answer within {} s", .0.as_secs())]
+    #[error("{}", tools::mcp_timed_out(*.0))]
     Slow(Duration),
     /// It wants a sign-in.
-    #[error("it wants a sign-in, which this client cannot do; put a token into its headers")]
+    #[error("{}", tools::MCP_SIGN_IN)]
     SignIn,
     /// It rejected the connection or sent an invalid answer.
-    #[error("it could not be connected")]
+    #[error("{}", tools::MCP_REFUSED)]
     Refused,
     /// Its tools are too many to keep.
-    #[error("its list of tools is longer than 16 MiB")]
+    #[error("{}", tools::MCP_TOO_MANY_TOOLS)]
     TooManyTools,
     /// It was connected and has ended.
-    #[error("it has ended")]
+    #[error("{}", tools::MCP_ENDED)]
     Ended,
 }
 
@@ -135,12 +136,12 @@ impl McpServer {
             reaper: reaper.clone(),
             times,
             state: watch::Sender::new(ConnectionState::Asleep),
-            hold: Mutex::default(),
+            slot: Mutex::default(),
         })
     }
 
-    fn hold(&self) -> MutexGuard<'_, ConnectionSlot> {
-        self.hold.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slot(&self) -> MutexGuard<'_, ConnectionSlot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn is_like(&self, config: &ServerConfig, times: Timeouts) -> bool {
@@ -155,7 +156,7 @@ impl McpServer {
     /// Starts connecting, unless the server is connected or connecting, recently failed
     /// to connect, or has ended for good.
     pub(super) fn wake(self: &Arc<Self>) {
-        let mut hold = self.hold();
+        let mut slot = self.slot();
         let (wanted, was_there) = match &*self.state.borrow() {
             ConnectionState::Asleep => (true, false),
             ConnectionState::Failed {
@@ -165,25 +166,25 @@ impl McpServer {
             ConnectionState::Failed { at, .. } => (at.elapsed() >= AGAIN, false),
             ConnectionState::Loading | ConnectionState::Ready(_) => (false, false),
         };
-        if !wanted || hold.over {
+        if !wanted || slot.over {
             return;
         }
         if was_there {
-            hold.first = None;
+            slot.first = None;
         }
         self.state.send_replace(ConnectionState::Loading);
-        hold.group = None;
-        hold.connection.0 += 1;
+        slot.group = None;
+        slot.connection.0 += 1;
         let server = Arc::downgrade(self);
         let config = self.config.clone();
         let limit = self.times.connect;
-        let task = tokio::spawn(connect::keep(server, hold.connection, config, limit));
-        hold.task = Some(task.abort_handle());
+        let task = tokio::spawn(connect::keep(server, slot.connection, config, limit));
+        slot.task = Some(task.abort_handle());
     }
 
     /// Returns the server's address for a hook's input: its kind and its value.
     pub(super) fn place(&self) -> (&'static str, String) {
-        match &self.config.way {
+        match &self.config.transport {
             McpTransport::Http { url, .. } => ("url", url.clone()),
             McpTransport::Command { program, args, .. } => (
                 "command",
@@ -197,23 +198,23 @@ impl McpServer {
     /// Publishes the state of a connection. A failed one releases its processes, because their ids
     /// may soon be reused.
     fn set_state(&self, connection: ConnectionId, state: ConnectionState) {
-        let mut hold = self.hold();
-        if hold.connection != connection {
+        let mut slot = self.slot();
+        if slot.connection != connection {
             return;
         }
         if matches!(state, ConnectionState::Failed { .. }) {
-            hold.group = None;
+            slot.group = None;
         }
         self.state.send_replace(state);
     }
 
     /// Ends a connection that turned out to be broken.
     fn lose(&self, broken: &Arc<ConnectedServer>) {
-        let mut hold = self.hold();
+        let mut slot = self.slot();
         let is_broken = matches!(&*self.state.borrow(), ConnectionState::Ready(ready) if Arc::ptr_eq(ready, broken));
         if is_broken {
-            hold.leave();
-            hold.connection.0 += 1;
+            slot.leave();
+            slot.connection.0 += 1;
             let (why, at) = (McpConnectError::Ended, Instant::now());
             self.state.send_replace(ConnectionState::Failed { why, at });
         }
@@ -221,15 +222,15 @@ impl McpServer {
 
     /// Stores the processes of a connection, so that they end with it.
     fn keep_group(&self, connection: ConnectionId, group: ProcessGroup) {
-        let mut hold = self.hold();
-        if hold.connection == connection {
-            hold.group = Some(group);
+        let mut slot = self.slot();
+        if slot.connection == connection {
+            slot.group = Some(group);
         }
     }
 
     /// Replaces the tools of the current connection.
     fn renew(&self, tools: Vec<Tool>) {
-        let _hold = self.hold();
+        let _hold = self.slot();
         self.state.send_if_modified(|state| {
             let ConnectionState::Ready(old) = state else {
                 return false;
@@ -245,9 +246,9 @@ impl McpServer {
 
     /// Ends the server and its processes for good.
     pub(super) fn end(&self) {
-        let mut hold = self.hold();
-        hold.over = true;
-        hold.leave();
+        let mut slot = self.slot();
+        slot.over = true;
+        slot.leave();
     }
 
     /// Waits until the server is no longer connecting; returns its state.
@@ -319,7 +320,7 @@ impl McpServers {
         let now = Instant::now();
         // Concurrently, so that many slow servers cost no more than one.
         let waiting = self.0.iter().map(|server| {
-            let first = *server.hold().first.get_or_insert(now);
+            let first = *server.slot().first.get_or_insert(now);
             tokio::time::timeout_at(first + FIRST_WAIT, server.settled())
         });
         futures_util::future::join_all(waiting).await;
@@ -359,13 +360,13 @@ mod tests {
     /// Servers that never answer.
     fn silent(count: usize) -> McpServers {
         let server = |number: usize| {
-            let way = McpTransport::Command {
+            let transport = McpTransport::Command {
                 program: "sleep".into(),
                 args: vec!["600".into()],
                 env: BTreeMap::new(),
                 folder: std::env::temp_dir(),
             };
-            let config = ServerConfig::new(format!("s{number}"), way);
+            let config = ServerConfig::new(format!("s{number}"), transport);
             let times = Timeouts {
                 connect: Duration::from_secs(60),
                 call: Duration::from_secs(60),

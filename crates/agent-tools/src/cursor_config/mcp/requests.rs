@@ -399,13 +399,13 @@ mod tests {
     done"#;
 
     fn silent(label: &str) -> McpServers {
-        let way = McpTransport::Command {
+        let transport = McpTransport::Command {
             program: "sh".into(),
             args: vec!["-c".into(), SILENT.into()],
             env: Default::default(),
             folder: std::env::temp_dir(),
         };
-        let mut config = ServerConfig::new("s".into(), way);
+        let mut config = ServerConfig::new("s".into(), transport);
         config.label = label.into();
         let limit = Duration::from_secs(60);
         let times = Timeouts {

@@ -34,7 +34,7 @@ impl Scan<'_> {
     /// project and has accepted the current content of the files, because others wrote them.
     pub(super) fn project_commands(&mut self, workspace: &Path) {
         let files = [SERVERS, HOOKS].map(|name| workspace.join(name));
-        let texts = [0, 1].map(|at: usize| self.survey.text(&files[at], Some(workspace)));
+        let texts = [0, 1].map(|at: usize| self.reader.text(&files[at], Some(workspace)));
         let [servers, hooks] = self.trust(workspace, [texts[0].as_deref(), texts[1].as_deref()]);
         let [servers_text, hooks_text] = texts;
         self.project_servers(&files[0], servers_text, &servers);
@@ -55,7 +55,7 @@ impl Scan<'_> {
                 let contents = [(SERVERS, texts[0]), (HOOKS, texts[1])];
                 unrecorded = consent.record_first(&contents).err();
             }
-            self.survey.note(consent.file());
+            self.reader.note(consent.file());
         }
         let accept = format!("accept it with /cursor-trust or `cursor-sidecar trust {shown}`");
         [0, 1].map(|at: usize| {
@@ -94,7 +94,7 @@ impl Scan<'_> {
             return;
         }
         let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-        self.survey.notices.push(format!(
+        self.reader.notices.push(format!(
             "the MCP servers of {} were not started ({}), because {why}",
             file.display(),
             names.join(", "),
@@ -121,7 +121,7 @@ impl Scan<'_> {
         if let CommandTrust::Not(why) = trust
             && count > 0
         {
-            self.survey.notices.push(format!(
+            self.reader.notices.push(format!(
                 "tools that the hooks of {} guard are refused, because {why}; \
                  PI_CURSOR_SETTING_SOURCES=user,mdm leaves its settings out",
                 file.display(),
@@ -138,13 +138,13 @@ impl Scan<'_> {
         folder: &Path,
         standing: &HookTrust,
     ) -> usize {
-        if self.survey.note(file).is_none() {
+        if self.reader.note(file).is_none() {
             return 0;
         }
         let json = text.and_then(|text| jsonc::parse(&text).ok());
         let hooks = hooks::read(file, json.as_ref(), folder, standing);
         let problems = hooks::problems(file, json.as_ref());
-        self.survey.notices.extend(problems);
+        self.reader.notices.extend(problems);
         let count = hooks.len();
         self.hooks.extend(hooks);
         count
@@ -175,9 +175,9 @@ impl Scan<'_> {
             // The servers are child processes, and `${env:…}` names what they inherit.
             variable: &|name| std::env::var(name).ok(),
         };
-        let survey = &mut self.survey;
+        let reader = &mut self.reader;
         let mut env_file = |file: &Path| match env_files {
-            EnvFiles::Read => survey.text(file, None),
+            EnvFiles::Read => reader.text(file, None),
             EnvFiles::Skip => Some(String::new()),
         };
         let (servers, problems) = match jsonc::parse(&text) {
@@ -187,7 +187,7 @@ impl Scan<'_> {
         let notices = problems
             .iter()
             .map(|problem| format!("{}: {problem}", path.display()));
-        self.survey.notices.extend(notices);
+        self.reader.notices.extend(notices);
         servers
     }
 }

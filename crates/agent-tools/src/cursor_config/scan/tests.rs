@@ -18,7 +18,7 @@ fn found(place: &ScanRoot) -> (Vec<String>, Vec<String>) {
     let root = place.workspace.parent().unwrap().to_owned();
     let name = |path: &Path| path.strip_prefix(&root).unwrap().display().to_string();
     let scanned = look(place);
-    assert!(scanned.looks.hold());
+    assert!(scanned.stamps.are_current());
     (
         scanned.rules.iter().map(|rule| name(&rule.path)).collect(),
         scanned
@@ -113,9 +113,9 @@ fn a_nested_file_that_appears_shows() {
         ..ScanRoot::default()
     };
     let before = look(&place);
-    assert!(before.looks.hold());
+    assert!(before.stamps.are_current());
     write(&root, "a/b/AGENTS.md", "new");
-    assert!(!before.looks.hold());
+    assert!(!before.stamps.are_current());
     assert_eq!(look(&place).rules[0].content, "new");
 }
 
@@ -173,7 +173,7 @@ fn a_projects_commands_count_once_it_is_trusted() {
         });
         let own = |hook: &&Hook| matches!(hook.asked, HookAction::Command { .. });
         let run = scanned.hooks.iter().filter(own).count();
-        let McpTransport::Command { program, .. } = &scanned.servers[0].way else {
+        let McpTransport::Command { program, .. } = &scanned.servers[0].transport else {
             panic!("{scanned:?}");
         };
         (program.clone(), run, scanned.notices.len())
@@ -251,8 +251,9 @@ fn a_file_of_variables_is_read_within_bounds_and_only_where_it_is_trusted() {
         assert!(trusted.notices.iter().any(says), "{:?}", trusted.notices);
     }
     write(&root, "vars", "A=1\nB=2\n");
-    assert!(refused.looks.hold() && !trusted.looks.hold());
-    let McpTransport::Command { env, .. } = &look(ProjectTrust::EveryProject).servers[0].way else {
+    assert!(refused.stamps.are_current() && !trusted.stamps.are_current());
+    let McpTransport::Command { env, .. } = &look(ProjectTrust::EveryProject).servers[0].transport
+    else {
         panic!("not a command");
     };
     assert_eq!(env.len(), 2);

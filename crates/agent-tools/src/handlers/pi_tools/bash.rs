@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{MAX_BYTES, MAX_LINES};
 use crate::handlers::shell::ShellHandler;
+use crate::prompts::tools;
 use crate::shell::foreground::{CommandOutcome, CommandSpec, Foreground, OnTimeout, OutputSink};
 use crate::shell::output::{OutputSpill, Stream};
 use crate::shell::process_group::StdinMode;
@@ -78,7 +79,7 @@ pub(crate) async fn bash(
         };
         let rest = match &full_output_path {
             Some(path) => format!("Full output: {path}"),
-            None => "The rest was not kept".into(),
+            None => tools::OUTPUT_NOT_STORED.into(),
         };
         output.push_str(&format!("\n\n[Showing {shown}. {rest}]"));
     }
