@@ -3,6 +3,7 @@
 //! This package is the product: it reads the configuration and serves the front ends, which only
 //! translate. Everything else is in `crates/`; `docs/architecture.md` has the map.
 
+pub mod acp;
 mod backends;
 mod checkup;
 pub mod cli;

@@ -15,7 +15,7 @@ use cursor_sidecar::config::{Config, process_environment};
 use cursor_sidecar::telemetry::debug_log::{self, DebugLogGuard, DebugLogLayer};
 use cursor_sidecar::telemetry::log_file::{LogDestination, LogFile};
 use cursor_sidecar::telemetry::panic_hook;
-use cursor_sidecar::{gateway, rpc};
+use cursor_sidecar::{acp, gateway, rpc};
 use etcetera::BaseStrategy as _;
 use foundation::{presentable, private_files, secrets};
 use tracing_subscriber::Layer as _;
@@ -36,6 +36,7 @@ enum CliCommand {
     /// Serve one host over JSON-RPC on standard input and output (the default).
     Stdio,
     Gateway(gateway::Serve),
+    Acp(acp::AcpCommand),
     Ask(AskCommand),
     Models(ModelsCommand),
     Login(LoginCommand),
@@ -142,6 +143,7 @@ fn run(command: CliCommand, config: Arc<Config>) -> anyhow::Result<ExitCode> {
             },
             CliCommand::Schema(schema) => schema.run()?,
             CliCommand::Gateway(gateway) => gateway.run(config).await?,
+            CliCommand::Acp(acp) => acp.run(config, reaper.clone()).await?,
             CliCommand::Ask(ask) => ask.run(&config, reaper.clone()).await?,
             CliCommand::Models(models) => models.run(&config).await?,
             CliCommand::Login(login) => login.run(&config).await?,
@@ -215,7 +217,9 @@ fn start_logs(command: &CliCommand, config: &Config) -> Option<DebugLogGuard> {
         .without_time()
         .with_target(false);
     let debug_log = match command {
-        CliCommand::Stdio | CliCommand::Gateway(_) | CliCommand::Ask(_) => open_debug_log(config),
+        CliCommand::Stdio | CliCommand::Gateway(_) | CliCommand::Acp(_) | CliCommand::Ask(_) => {
+            open_debug_log(config)
+        }
         CliCommand::Doctor(_)
         | CliCommand::Login(_)
         | CliCommand::Logout(_)

@@ -16,6 +16,7 @@ mod cancelled_turns;
 mod challenge_pages;
 mod cli;
 mod client_scenarios;
+mod client_tools;
 mod closed_sessions;
 mod compare_messages;
 mod compare_native_tools;

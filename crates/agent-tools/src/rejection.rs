@@ -24,6 +24,8 @@ pub struct Rejector {
     pub denial: DenialReason,
     /// Names of native tools that are available instead.
     pub available: Vec<&'static str>,
+    /// Why a tool of the host cannot be used for it.
+    pub host_problem: Option<String>,
 }
 
 impl Default for Rejector {
@@ -33,6 +35,7 @@ impl Default for Rejector {
             facts: RunContext::default(),
             denial: DenialReason::Settings,
             available: Vec::new(),
+            host_problem: None,
         }
     }
 }
@@ -73,7 +76,10 @@ impl Rejector {
             DenialReason::NoHostTool if is_background_shell(request) => {
                 refusals::BACKGROUND_NEEDS_LOCAL_SHELL.to_owned()
             }
-            denial => refusals::denied(denial, name),
+            denial => self
+                .host_problem
+                .clone()
+                .unwrap_or_else(|| refusals::denied(denial, name)),
         };
         let counterparts = tool.map(NativeTool::counterparts).unwrap_or_default();
         let offered = counterparts.iter().find_map(|name| {

@@ -25,12 +25,17 @@ pub(super) struct ToolRouter {
 }
 
 impl ToolRouter {
-    fn refusing(&self, denial: DenialReason) -> Arc<dyn Executor> {
-        let available = self.current.borrow().decisions.available();
+    fn refusing(&self, tool: NativeTool, denial: DenialReason) -> Arc<dyn Executor> {
+        let current = self.current.borrow();
+        let host_problem = match denial {
+            DenialReason::NoHostTool => current.host.problem(tool),
+            _ => None,
+        };
         Arc::new(Rejector {
             facts: self.refuse.facts.clone(),
             denial,
-            available,
+            available: current.decisions.available(),
+            host_problem,
         })
     }
 
@@ -57,7 +62,7 @@ impl ToolRouter {
         let granted = self.granted.clone();
         let mut current = self.current.clone();
         let local = Arc::clone(&self.local);
-        let declined = self.refusing(DenialReason::Declined);
+        let declined = self.refusing(tool, DenialReason::Declined);
         let done = async move {
             let permitted = tokio::select! {
                 permitted = is_permitted(tool, &request, &granted, &mut current) => permitted,
@@ -101,7 +106,9 @@ impl Executor for ToolRouter {
             ToolDecision::Local => Arc::clone(&self.local).execute(request, replies, abort),
             ToolDecision::Host => Arc::clone(&self.host).execute(request, replies, abort),
             ToolDecision::Ask => self.ask(tool, request, replies, abort),
-            ToolDecision::Refuse(denial) => self.refusing(denial).execute(request, replies, abort),
+            ToolDecision::Refuse(denial) => {
+                self.refusing(tool, denial).execute(request, replies, abort)
+            }
         }
     }
 }

@@ -36,6 +36,8 @@ pub struct ConfigCache {
     /// Workspaces that the host reports as trusted by its user.
     trusted: Mutex<BTreeSet<PathBuf>>,
     reaper: ChildReaper,
+    /// Servers that the host adds to those of every workspace.
+    host_servers: Vec<ServerConfig>,
     kept: Mutex<HashMap<PathBuf, Arc<CachedConfig>>>,
     /// One lock for each workspace, held while it is read, so that concurrent turns read it once.
     load_locks: Mutex<HashMap<PathBuf, Arc<Mutex<()>>>>,
@@ -85,6 +87,12 @@ impl ConfigCache {
     /// Sets the state folder, which records the project settings that were accepted.
     pub fn with_state(mut self, state: Option<PathBuf>) -> Self {
         self.state = state;
+        self
+    }
+
+    /// Adds servers of the host to those of every workspace.
+    pub fn with_host_servers(mut self, servers: Vec<ServerConfig>) -> Self {
+        self.host_servers = servers;
         self
     }
 
@@ -273,7 +281,12 @@ impl ConfigCache {
             });
             same.map_or_else(|| McpServer::new(config, times, &self.reaper), Arc::clone)
         };
-        let servers = std::mem::take(&mut scanned.servers);
+        let mut servers = std::mem::take(&mut scanned.servers);
+        for config in &self.host_servers {
+            let mut config = config.clone();
+            config.stand_beside(&servers);
+            servers.push(config);
+        }
         let servers = McpServers(servers.into_iter().map(server).collect());
         let settings = Arc::new(CursorConfig {
             rules: std::mem::take(&mut scanned.rules),

@@ -85,6 +85,7 @@ pub fn executor(mut facts: RunContext, surroundings: ExecutorOptions<'_>) -> Arc
         facts: facts.clone(),
         denial,
         available: Vec::new(),
+        host_problem: None,
     };
     let no_tool = refuse(DenialReason::NoHostTool);
     let denied = Arc::new(refuse(DenialReason::Denied));

@@ -1,14 +1,24 @@
 //! Executes Cursor's own tools with the host's tools: when the model asks for a read, the host
 //! runs its `read`, with its own permissions and display.
 //!
-//! A request becomes one call of the host ([`translate_request`]), and its result becomes the typed result
-//! Cursor expects ([`translate_result`]). A request without a suitable host tool is refused, and the
-//! refusal names the tool that would be needed.
+//! A request becomes a call of the host ([`translate_request`]). Which tool is called, and how, comes
+//! from the table of known hosts' tools (`known_tools.json`, [`tool_shapes`]), or from the tool's name
+//! and schema ([`tool_inference`]). The result is converted to the text that pi's tool would
+//! return ([`result_formats`]), and that becomes the typed result Cursor expects
+//! ([`translate_result`]). A request without a suitable host tool is refused with the reason.
 
+#[cfg(test)]
+mod client_tests;
+mod codex_patch;
+mod host_tool_set;
 mod parse_listing;
 mod paths;
 mod read_cache;
+mod result_formats;
+mod shell_recipes;
 mod text_edits;
+mod tool_inference;
+mod tool_shapes;
 mod translate_request;
 mod translate_result;
 
@@ -17,7 +27,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::bridge::Bridge;
+use crate::bridge::{Bridge, HostResult};
 use crate::permission::CurrentTools;
 use crate::policy::{NativeTool, ToolDecision};
 use crate::prompts::refusals;
@@ -25,11 +35,12 @@ use crate::rejection::{self, Rejector};
 use crate::shell::command_policy::{self, CommandDenied};
 use crate::workspace::path_guard::PathGuard;
 use crate::{ExecRequest, ExecTask, Executor, ReplySender};
+pub use host_tool_set::HostToolSet;
 use parse_listing::SearchTarget;
 use paths::PathResolver;
 pub use read_cache::ReadCache;
+use tool_shapes::PollCall;
 use translate_request::CallContext;
-pub use translate_request::HostToolSet;
 
 /// Maximum size in bytes of a file whose change is sent as an edit; a larger one is written
 /// whole.
@@ -234,10 +245,15 @@ impl HostDelegate {
         let Some(planned) = translate_request::call(&request, &around) else {
             return Arc::clone(&self.refuse).execute(request, replies, abort);
         };
-        let (call, answer) = self.bridge.direct(planned.tool, planned.arguments, abort);
+        let (tool, arguments) = (&planned.tool, planned.arguments);
+        let (call, answer) = self.bridge.direct(tool, arguments, abort.clone());
         let started = Instant::now();
         let done = async move {
-            let result = answer.await;
+            let mut result = answer.await;
+            if let Some(poll) = &planned.poll {
+                result = self.poll(poll, result, &replies, abort).await;
+            }
+            let result = planned.reader.read(result);
             self.seen.note(&request, &result, &self.resolver);
             let (target, took) = (self.target(&request).await, started.elapsed());
             for reply in translate_result::replies(request, result, &self.resolver, target, took)? {
@@ -249,5 +265,24 @@ impl HostDelegate {
             done: Box::pin(done),
             call: Some(call),
         }
+    }
+
+    /// Asks the host for the rest of a command's output until the command has ended.
+    async fn poll(
+        &self,
+        poll: &PollCall,
+        mut result: HostResult,
+        replies: &ReplySender,
+        abort: CancellationToken,
+    ) -> HostResult {
+        let mut output = String::new();
+        while let Some(session) = result_formats::running_session(&result) {
+            output.push_str(&result_formats::output_so_far(&result));
+            let arguments = poll.arguments(&session);
+            let (call, answer) = self.bridge.direct(&poll.tool, arguments, abort.clone());
+            replies.call(call).await;
+            result = answer.await;
+        }
+        result_formats::with_output_before(&output, result)
     }
 }

@@ -59,6 +59,35 @@ pub(super) fn of(before: &str, after: &str) -> Option<Vec<(String, String)>> {
     (replaced(before, &edits)? == after).then_some(edits)
 }
 
+/// Returns one replacement that does the work of several: from the first to the last replaced
+/// piece. `None` if the pieces cannot be located.
+pub(super) fn merged(before: &str, edits: &[(String, String)]) -> Option<(String, String)> {
+    let start = edits.iter().map(|edit| before.find(&edit.0)).min()??;
+    let end = edits
+        .iter()
+        .map(|edit| Some(before.find(&edit.0)? + edit.0.len()))
+        .max()??;
+    let after = replaced(before, edits)?;
+    let tail = before.len() - end;
+    let old = before.get(start..end)?;
+    let new = after.get(start..after.len().checked_sub(tail)?)?;
+    occurs_once(before, old).then(|| (old.to_owned(), new.to_owned()))
+}
+
+/// Returns a replacement at the end of a file without the line break at the end, because a host that
+/// shows numbered lines does not show whether there is one.
+pub(super) fn without_final_break(before: &str, edit: (String, String)) -> (String, String) {
+    let (old, new) = (edit.0.strip_suffix('\n'), edit.1.strip_suffix('\n'));
+    match (old, new) {
+        (Some(old), Some(new))
+            if !old.is_empty() && before.ends_with(&edit.0) && occurs_once(before, old) =>
+        {
+            (old.to_owned(), new.to_owned())
+        }
+        _ => edit,
+    }
+}
+
 fn occurs_once(text: &str, piece: &str) -> bool {
     let Some(at) = text.find(piece) else {
         return false;
@@ -118,7 +147,9 @@ mod tests {
                 for (old, _) in &edits {
                     proptest::prop_assert!(occurs_once(&before, old));
                 }
-                proptest::prop_assert_eq!(replaced(&before, &edits).unwrap(), after);
+                proptest::prop_assert_eq!(replaced(&before, &edits).unwrap(), after.clone());
+                let one = merged(&before, &edits).unwrap();
+                proptest::prop_assert_eq!(replaced(&before, &[one]).unwrap(), after);
             }
         }
     }

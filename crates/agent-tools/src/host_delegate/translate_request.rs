@@ -1,83 +1,33 @@
 //! Translates requests for Cursor's own tools into calls of the host's tools. Pure.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
+use super::HostToolSet;
+use super::codex_patch;
+use super::result_formats::{ResultReader, Slice};
+use super::shell_recipes;
 use super::text_edits;
+use super::tool_shapes::{Operands, Operation, PollCall, ToolShape};
 use crate::ExecRequest;
-use crate::policy::NativeTool;
+use crate::prompts::tools::FETCH_WHOLE_PAGE;
 use cursor_proto::agent::v1::*;
 
-/// The host's active tools by name, with the names of their arguments where known.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct HostToolSet(BTreeMap<String, Option<Vec<String>>>);
-
-impl HostToolSet {
-    /// Creates the set from names and argument schemas.
-    pub fn new<'a>(tools: impl IntoIterator<Item = (&'a str, &'a Json)>) -> Self {
-        let arguments = |schema: &Json| -> Vec<String> {
-            let known = schema["properties"].as_object();
-            known
-                .map(|known| known.keys().cloned().collect())
-                .unwrap_or_default()
-        };
-        let tools = tools.into_iter();
-        Self(
-            tools
-                .map(|(name, schema)| (name.to_owned(), Some(arguments(schema))))
-                .collect(),
-        )
-    }
-
-    /// Creates a set of tools with unknown schemas: each is assumed to accept any argument.
-    pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        let names = names.into_iter();
-        Self(names.map(|name| (name.to_owned(), None)).collect())
-    }
-
-    /// Returns whether no tool is active.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Returns whether a tool with this name is active.
-    pub fn has(&self, tool: &str) -> bool {
-        self.0.contains_key(tool)
-    }
-
-    /// Returns whether the host's tools can do the work of a native tool.
-    pub fn can_execute(&self, tool: NativeTool) -> bool {
-        match tool {
-            NativeTool::Read => self.take("read", &["path"]),
-            NativeTool::Ls => self.take("ls", &["path"]) || self.take("find", &["pattern"]),
-            NativeTool::Grep => self.take("grep", &["pattern"]),
-            NativeTool::Write => {
-                self.take("write", &["path", "content"]) || self.take("edit", &["path", "edits"])
-            }
-            NativeTool::Delete | NativeTool::Shell => self.take("bash", &["command"]),
-            NativeTool::Fetch | NativeTool::GitDiff | NativeTool::Diagnostics => false,
-        }
-    }
-
-    /// Returns whether a tool with this name is active and accepts all these arguments.
-    pub fn take(&self, tool: &str, arguments: &[&str]) -> bool {
-        self.0.get(tool).is_some_and(|known| {
-            let Some(known) = known else {
-                return true;
-            };
-            let takes = |name: &&str| known.iter().any(|known| known == name);
-            arguments.iter().all(takes)
-        })
-    }
-}
+/// How many characters of a command its description shows.
+const MAX_DESCRIPTION: usize = 60;
+/// How many lines are requested of a tool that needs a number together with an offset.
+const DEFAULT_LIMIT: u32 = 2_000;
 
 /// A call of one of the host's tools.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct HostToolCall {
-    pub(super) tool: &'static str,
+    pub(super) tool: String,
     pub(super) arguments: Json,
+    /// How its result is read.
+    pub(super) reader: ResultReader,
+    /// How the rest of its result is requested.
+    pub(super) poll: Option<PollCall>,
 }
 
 /// The context in which a request is translated.
@@ -92,121 +42,99 @@ pub(super) struct CallContext<'a> {
 
 /// Returns the call that executes a request; `None` if the host has no suitable tool.
 pub(super) fn call(request: &ExecRequest, around: &CallContext<'_>) -> Option<HostToolCall> {
-    let made = |tool: &'static str, arguments: Map<String, Json>| {
-        let names: Vec<&str> = arguments.keys().map(String::as_str).collect();
-        around.tools.take(tool, &names).then(|| HostToolCall {
-            tool,
-            arguments: Json::Object(arguments.clone()),
-        })
-    };
     match request {
         ExecRequest::ReadArgs(args) => {
-            let offset = args.offset.filter(|offset| *offset > 0);
-            // The host's tool cannot count from the end of the file.
-            if args.offset.is_some_and(|offset| offset < 0) {
-                return None;
-            }
-            made(
-                "read",
-                set(&[
-                    ("path", args.path.clone().into()),
-                    ("offset", offset.into()),
-                    ("limit", args.limit.into()),
-                ]),
+            let values = around.at(Some(&args.path));
+            around.read(values, args.offset, args.limit)
+        }
+        ExecRequest::PiReadArgs(args) => {
+            let values = around.at(Some(&args.path));
+            around.read(
+                values,
+                args.offset,
+                args.limit.and_then(|n| u32::try_from(n).ok()),
             )
         }
-        ExecRequest::PiReadArgs(args) => made(
-            "read",
-            set(&[
-                ("path", args.path.clone().into()),
-                ("offset", args.offset.into()),
-                ("limit", args.limit.into()),
-            ]),
-        ),
         ExecRequest::ShellArgs(args)
         | ExecRequest::ShellStreamArgs(args)
         | ExecRequest::MiniSweAgentBashArgs(args) => {
-            let command = inside(&args.command, &args.working_directory, around.workspace);
-            made(
-                "bash",
-                set(&[
-                    ("command", command.into()),
-                    ("timeout", timeout(args).map(|ms| ms.div_ceil(1000)).into()),
-                ]),
-            )
+            let mut values = Operands::new();
+            if let Some(ms) = timeout(args) {
+                values.insert("timeout_ms", ms.into());
+                values.insert("timeout_s", ms.div_ceil(1000).into());
+            }
+            let described = args.description.as_deref().filter(|it| !it.is_empty());
+            if let Some(description) = described {
+                values.insert("description", description.into());
+            }
+            around.shell(&args.command, &args.working_directory, values)
         }
-        ExecRequest::PiBashArgs(args) => made(
-            "bash",
-            set(&[
-                ("command", args.command.clone().into()),
-                ("timeout", args.timeout.map(f64::ceil).into()),
-            ]),
-        ),
-        ExecRequest::GrepArgs(args) => {
-            grep(args).and_then(|(tool, arguments)| made(tool, arguments))
+        ExecRequest::PiBashArgs(args) => {
+            let mut values = Operands::new();
+            if let Some(seconds) = args.timeout.map(f64::ceil) {
+                values.insert("timeout_ms", (seconds * 1000.0).into());
+                values.insert("timeout_s", seconds.into());
+            }
+            around.shell(&args.command, "", values)
         }
-        ExecRequest::PiGrepArgs(args) => made(
-            "grep",
-            set(&[
-                ("pattern", args.pattern.clone().into()),
-                ("path", args.path.clone().into()),
-                ("glob", args.glob.clone().into()),
-                ("ignoreCase", args.ignore_case.into()),
-                ("literal", args.literal.into()),
-                ("context", args.context.into()),
-                ("limit", args.limit.into()),
-            ]),
-        ),
-        ExecRequest::PiFindArgs(args) => made(
-            "find",
-            set(&[
-                ("pattern", args.pattern.clone().into()),
-                ("path", args.path.clone().into()),
-                ("limit", args.limit.into()),
-            ]),
-        ),
-        ExecRequest::LsArgs(args) => made("ls", set(&[("path", args.path.clone().into())])),
-        ExecRequest::PiLsArgs(args) => made(
-            "ls",
-            set(&[
-                ("path", args.path.clone().into()),
-                ("limit", args.limit.into()),
-            ]),
-        ),
-        ExecRequest::WriteArgs(args) => {
-            let text = written(args)?;
-            let edit = around
-                .before
-                .and_then(|before| text_edits::of(before, &text));
-            let edit = edit.and_then(|edits| made("edit", edit_arguments(&args.path, edits)));
-            edit.or_else(|| {
-                made(
-                    "write",
-                    set(&[("path", args.path.clone().into()), ("content", text.into())]),
-                )
-            })
+        ExecRequest::GrepArgs(args) => around.search(args),
+        ExecRequest::PiGrepArgs(args) => {
+            let mut values = around.at(args.path.as_deref());
+            put_pattern(&mut values, &args.pattern, args.ignore_case);
+            put(&mut values, "glob", args.glob.clone());
+            put(&mut values, "ignore_case", args.ignore_case);
+            put(&mut values, "literal", args.literal);
+            put(&mut values, "context", args.context);
+            put(&mut values, "limit", args.limit);
+            around.made(Operation::Search, &values)
+        }
+        ExecRequest::PiFindArgs(args) => {
+            let mut values = around.at(args.path.as_deref());
+            values.insert("pattern", args.pattern.clone().into());
+            put(&mut values, "limit", args.limit);
+            around.made(Operation::Find, &values)
+        }
+        ExecRequest::LsArgs(args) => around.made(Operation::List, &around.at(Some(&args.path))),
+        ExecRequest::PiLsArgs(args) => {
+            let mut values = around.at(args.path.as_deref());
+            put(&mut values, "limit", args.limit);
+            around.made(Operation::List, &values)
+        }
+        ExecRequest::WriteArgs(args) => around.write(&args.path, &written(args)?),
+        ExecRequest::PiWriteArgs(args) => around.write_whole(&args.path, &args.content),
+        ExecRequest::PiEditArgs(args) => {
+            let edits = args.edits.iter();
+            let edits = edits.map(|edit| (edit.old_text.clone(), edit.new_text.clone()));
+            around.edit(&args.path, edits.collect())
         }
         ExecRequest::DeleteArgs(args) => {
-            let path = (around.absolute)(&args.path);
-            let command = format!("rm -- {}", quoted(path.to_str()?));
-            made("bash", set(&[("command", command.into())]))
+            around.made(Operation::Delete, &around.at(Some(&args.path)))
         }
-        ExecRequest::PiWriteArgs(args) => made(
-            "write",
-            set(&[
-                ("path", args.path.clone().into()),
-                ("content", args.content.clone().into()),
-            ]),
-        ),
-        ExecRequest::PiEditArgs(args) => {
-            let edits = args
-                .edits
-                .iter()
-                .map(|edit| (edit.old_text.clone(), edit.new_text.clone()));
-            made("edit", edit_arguments(&args.path, edits.collect()))
+        ExecRequest::FetchArgs(args) => {
+            let values = Operands::from([
+                ("url", args.url.clone().into()),
+                ("prompt", FETCH_WHOLE_PAGE.into()),
+            ]);
+            around.made(Operation::Fetch, &values)
         }
         _ => None,
     }
+}
+
+fn put(values: &mut Operands, name: &'static str, value: Option<impl Into<Json>>) {
+    if let Some(value) = value {
+        values.insert(name, value.into());
+    }
+}
+
+fn put_pattern(values: &mut Operands, pattern: &str, ignore_case: Option<bool>) {
+    let flag = if ignore_case == Some(true) {
+        "(?i)"
+    } else {
+        ""
+    };
+    values.insert("rg_pattern", format!("{flag}{pattern}").into());
+    values.insert("pattern", pattern.into());
 }
 
 /// Returns the text a request writes; `None` if it is not UTF-8, because the host's tool writes
@@ -219,60 +147,6 @@ pub(super) fn written(args: &WriteArgs) -> Option<String> {
     }
 }
 
-fn edit_arguments(path: &str, edits: Vec<(String, String)>) -> Map<String, Json> {
-    let edits: Vec<Json> = edits
-        .into_iter()
-        .map(|(old, new)| json!({"oldText": old, "newText": new}))
-        .collect();
-    set(&[("path", path.into()), ("edits", edits.into())])
-}
-
-fn grep(args: &GrepArgs) -> Option<(&'static str, Map<String, Json>)> {
-    if args.multiline == Some(true) || args.r#type.as_deref().is_some_and(|kind| !kind.is_empty()) {
-        return None; // more than the host's tool can do
-    }
-    let path = || Json::from(args.path.clone().filter(|path| !path.is_empty()));
-    let glob = args.glob.clone().filter(|glob| !glob.is_empty());
-    if let (true, Some(glob)) = (args.pattern.is_empty(), &glob) {
-        return Some((
-            "find",
-            set(&[("pattern", glob.clone().into()), ("path", path())]),
-        ));
-    }
-    let around = [args.context, args.context_before, args.context_after];
-    let context = around
-        .into_iter()
-        .flatten()
-        .max()
-        .filter(|lines| *lines > 0);
-    let content = args.output_mode.as_deref().unwrap_or("content") == "content";
-    let arguments = set(&[
-        ("pattern", args.pattern.clone().into()),
-        ("path", path()),
-        ("glob", glob.into()),
-        (
-            "ignoreCase",
-            args.case_insensitive
-                .filter(|insensitive| *insensitive)
-                .into(),
-        ),
-        ("context", context.filter(|_| content).into()),
-        (
-            "limit",
-            args.head_limit.filter(|limit| content && *limit > 0).into(),
-        ),
-    ]);
-    Some(("grep", arguments))
-}
-
-/// Builds arguments from the pairs whose value is not null.
-fn set(pairs: &[(&str, Json)]) -> Map<String, Json> {
-    let given = pairs.iter().filter(|(_, value)| !value.is_null());
-    given
-        .map(|(name, value)| ((*name).to_owned(), value.clone()))
-        .collect()
-}
-
 /// Returns the timeout in milliseconds. A command that would only move to the background gets
 /// none, because the host's shell would kill it instead.
 fn timeout(args: &ShellArgs) -> Option<u32> {
@@ -283,191 +157,255 @@ fn timeout(args: &ShellArgs) -> Option<u32> {
     u32::try_from(limit).ok().filter(|ms| *ms > 0)
 }
 
-/// Runs a command in a folder; the host's shell starts in the workspace.
-fn inside(command: &str, folder: &str, workspace: &Path) -> String {
-    let folder = folder.trim_end_matches('/');
-    if folder.is_empty() || workspace.join(folder) == workspace {
-        return command.to_owned();
+impl CallContext<'_> {
+    /// Returns the values for a path, in every form that a template may use.
+    fn at(&self, path: Option<&str>) -> Operands {
+        let mut values = Operands::new();
+        let project = self.workspace.file_name().and_then(|name| name.to_str());
+        put(&mut values, "project", project);
+        let Some(path) = path.filter(|path| !path.is_empty()) else {
+            return values;
+        };
+        values.insert("path", path.into());
+        let absolute = (self.absolute)(path);
+        if let Some(absolute) = absolute.to_str() {
+            values.insert("abs_path", absolute.into());
+        }
+        let inside = absolute.strip_prefix(self.workspace);
+        if let (Some(project), Some(inside)) = (project, inside.ok().and_then(Path::to_str)) {
+            let path = format!("{project}/{inside}");
+            values.insert("project_path", path.trim_end_matches('/').into());
+        }
+        values
     }
-    format!("cd {} && {{ {command}\n}}", quoted(folder))
+
+    /// Returns whether a path is the workspace itself, which every tool starts in.
+    fn is_workspace(&self, values: &Operands) -> bool {
+        let path = values.get("abs_path").and_then(Json::as_str);
+        path.is_none_or(|path| Path::new(path) == self.workspace)
+    }
+
+    /// Returns the call for an operation; `None` if the tool cannot do exactly this.
+    fn made(&self, operation: Operation, values: &Operands) -> Option<HostToolCall> {
+        let shape = self.tools.shape(operation)?;
+        if shape.operation != operation {
+            return self.by_command(shape, operation, values);
+        }
+        let mut takes = shape.values();
+        let narrows = match operation {
+            Operation::Search => &["glob", "ignore_case", "literal", "type", "multiline"][..],
+            _ => &[],
+        };
+        let is_set = |name: &&&str| {
+            values
+                .get(**name)
+                .is_some_and(|it| *it != Json::Bool(false))
+        };
+        if takes.contains("rg_pattern") {
+            takes.insert("ignore_case");
+        }
+        if narrows
+            .iter()
+            .filter(is_set)
+            .any(|name| !takes.contains(name))
+        {
+            return None;
+        }
+        let takes_path = ["path", "abs_path", "project_path", "patch"]
+            .iter()
+            .any(|name| takes.contains(name) && values.contains_key(name));
+        if !takes_path && !self.is_workspace(values) {
+            return None;
+        }
+        Some(called(shape, shape.fill(values), None))
+    }
+
+    /// Returns the call of the shell that does the work of another tool.
+    fn by_command(
+        &self,
+        shell: &ToolShape,
+        operation: Operation,
+        values: &Operands,
+    ) -> Option<HostToolCall> {
+        let unsupported = ["literal", "type", "multiline"];
+        let is_set = |name: &&str| values.get(name).is_some_and(|it| *it != Json::Bool(false));
+        if unsupported.iter().any(is_set) {
+            return None;
+        }
+        let command = shell_recipes::command(operation, values)?;
+        let mut values = self.at(None);
+        values.insert("description", described(&command).into());
+        values.insert("command", command.into());
+        Some(called(shell, shell.fill(&values), Some(operation)))
+    }
+
+    fn shell(&self, command: &str, folder: &str, mut values: Operands) -> Option<HostToolCall> {
+        let shape = self.tools.shape(Operation::Shell)?;
+        values.extend(self.at(None));
+        let description = described(command).into();
+        values.entry("description").or_insert(description);
+        let trimmed = folder.trim_end_matches('/');
+        let elsewhere = !trimmed.is_empty() && self.workspace.join(trimmed) != self.workspace;
+        let command = if elsewhere && shape.values().contains("cwd") {
+            values.insert("cwd", self.workspace.join(trimmed).to_str()?.into());
+            command.to_owned()
+        } else if elsewhere {
+            shell_recipes::in_folder(command, trimmed)
+        } else {
+            command.to_owned()
+        };
+        values.insert("command", command.into());
+        Some(called(shape, shape.fill(&values), None))
+    }
+
+    /// Returns the call that reads a file. A part that the tool cannot be asked for is cut out of
+    /// the whole text.
+    fn read(
+        &self,
+        mut values: Operands,
+        offset: Option<i32>,
+        limit: Option<u32>,
+    ) -> Option<HostToolCall> {
+        let shape = self.tools.shape(Operation::Read)?;
+        let by_command = shape.operation != Operation::Read;
+        let takes = shape.values();
+        let first = offset.filter(|offset| *offset != 0);
+        let takes_first = by_command || takes.contains("offset") || takes.contains("offset0");
+        let takes_limit = by_command || takes.contains("limit") || takes.contains("end_line");
+        let from_end = first.is_some_and(|first| first < 0);
+        let cut =
+            from_end || (first.is_some() && !takes_first) || (limit.is_some() && !takes_limit);
+        if !cut {
+            let start = i64::from(first.unwrap_or(1));
+            put(&mut values, "offset", first);
+            put(&mut values, "offset0", first.map(|first| first - 1));
+            let limit = if first.is_some() && takes.contains("offset0") {
+                limit.or(Some(DEFAULT_LIMIT))
+            } else {
+                limit
+            };
+            put(&mut values, "limit", limit);
+            put(
+                &mut values,
+                "end_line",
+                limit.map(|limit| start + i64::from(limit) - 1),
+            );
+        }
+        let mut call = self.made(Operation::Read, &values)?;
+        call.reader.slice = cut.then_some(Slice {
+            offset: first.unwrap_or(1),
+            limit,
+        });
+        Some(call)
+    }
+
+    fn search(&self, args: &GrepArgs) -> Option<HostToolCall> {
+        let mut values = self.at(args.path.as_deref());
+        let glob = args.glob.clone().filter(|glob| !glob.is_empty());
+        if let (true, Some(glob)) = (args.pattern.is_empty(), &glob) {
+            if args.multiline == Some(true) {
+                return None;
+            }
+            values.insert("pattern", glob.clone().into());
+            return self.made(Operation::Find, &values);
+        }
+        let context = [args.context, args.context_before, args.context_after];
+        let context = context.into_iter().flatten().max();
+        let content = args.output_mode.as_deref().unwrap_or("content") == "content";
+        let kind = args.r#type.clone().filter(|kind| !kind.is_empty());
+        put_pattern(&mut values, &args.pattern, args.case_insensitive);
+        put(&mut values, "glob", glob);
+        put(&mut values, "type", kind);
+        put(&mut values, "multiline", args.multiline.filter(|on| *on));
+        put(
+            &mut values,
+            "ignore_case",
+            args.case_insensitive.filter(|on| *on),
+        );
+        put(
+            &mut values,
+            "context",
+            context.filter(|lines| content && *lines > 0),
+        );
+        put(
+            &mut values,
+            "limit",
+            args.head_limit.filter(|limit| content && *limit > 0),
+        );
+        self.made(Operation::Search, &values)
+    }
+
+    /// Returns the call that writes a file: an edit if its text is known, because the host then
+    /// shows what changes.
+    fn write(&self, path: &str, text: &str) -> Option<HostToolCall> {
+        let edits = self.before.and_then(|before| text_edits::of(before, text));
+        let edit = edits.and_then(|edits| self.edit(path, edits));
+        edit.or_else(|| self.write_whole(path, text))
+    }
+
+    fn write_whole(&self, path: &str, text: &str) -> Option<HostToolCall> {
+        let mut values = self.at(Some(path));
+        values.insert("content", text.into());
+        let shape = self.tools.shape(Operation::Write)?;
+        if shape.values().contains("patch") {
+            let absolute = values.get("abs_path").and_then(Json::as_str)?;
+            let patch = codex_patch::of(absolute, self.before, text);
+            let Some(patch) = patch else {
+                // A patch cannot express this text, but a command can.
+                let shell = self.tools.shape(Operation::Shell)?;
+                let can = shell.recipes.contains(&Operation::Write);
+                return can.then(|| self.by_command(shell, Operation::Write, &values))?;
+            };
+            values.insert("patch", patch.into());
+        }
+        self.made(Operation::Write, &values)
+    }
+
+    fn edit(&self, path: &str, edits: Vec<(String, String)>) -> Option<HostToolCall> {
+        let mut values = self.at(Some(path));
+        if self
+            .tools
+            .shape(Operation::Edit)?
+            .values()
+            .contains("edits")
+        {
+            let edits = edits.iter();
+            let edits = edits.map(|(old, new)| json!({"oldText": old, "newText": new}));
+            values.insert("edits", edits.collect());
+        } else {
+            let (old, new) = match &edits[..] {
+                [one] => one.clone(),
+                several => text_edits::merged(self.before?, several)?,
+            };
+            let before = self.before.unwrap_or_default();
+            let (old, new) = text_edits::without_final_break(before, (old, new));
+            values.insert("old", old.into());
+            values.insert("new", new.into());
+        }
+        self.made(Operation::Edit, &values)
+    }
 }
 
-/// Quotes a text as one word of a shell command.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
+fn called(shape: &ToolShape, arguments: Json, recipe: Option<Operation>) -> HostToolCall {
+    HostToolCall {
+        tool: shape.tool.clone(),
+        arguments,
+        reader: ResultReader {
+            format: shape.result,
+            success: shape.success.clone(),
+            recipe,
+            slice: None,
+        },
+        poll: shape.poll.clone(),
+    }
+}
+
+/// Returns a description of a command for tools that require one.
+fn described(command: &str) -> String {
+    let line = command.lines().next().unwrap_or_default();
+    let short: String = line.chars().take(MAX_DESCRIPTION).collect();
+    format!("Run: {short}")
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tools() -> HostToolSet {
-        let schema = |names: &[&str]| {
-            let members = names.iter().map(|name| ((*name).to_owned(), json!({})));
-            json!({"type": "object", "properties": members.collect::<Map<_, _>>()})
-        };
-        let known = [
-            ("read", schema(&["path", "offset", "limit"])),
-            ("bash", schema(&["command", "timeout"])),
-            (
-                "grep",
-                schema(&["pattern", "path", "glob", "ignoreCase", "context", "limit"]),
-            ),
-            ("find", schema(&["pattern", "path"])),
-            ("write", schema(&["path", "content"])),
-            ("edit", schema(&["path", "edits"])),
-        ];
-        HostToolSet::new(known.iter().map(|(name, schema)| (*name, schema)))
-    }
-
-    fn planned(request: &ExecRequest, seen: Option<&str>) -> Option<(&'static str, Json)> {
-        let around = CallContext {
-            tools: &tools(),
-            workspace: Path::new("/w"),
-            absolute: &|path| Path::new("/w").join(path),
-            before: seen,
-        };
-        call(request, &around).map(|call| (call.tool, call.arguments))
-    }
-
-    #[test]
-    fn commands_run_in_their_working_directory() {
-        let shell = |folder: &str, timeout| {
-            ExecRequest::ShellStreamArgs(ShellArgs {
-                command: "ls".into(),
-                working_directory: folder.into(),
-                timeout,
-                ..ShellArgs::default()
-            })
-        };
-        let command = |folder, timeout| planned(&shell(folder, timeout), None).unwrap().1;
-        assert_eq!(command("/w/", 1500), json!({"command": "ls", "timeout": 2}));
-        assert_eq!(command("", 0), json!({"command": "ls"}));
-        let serving = |hard_timeout| {
-            let shell = ExecRequest::ShellStreamArgs(ShellArgs {
-                command: "serve".into(),
-                timeout: 1500,
-                timeout_behavior: TimeoutBehavior::Background as i32,
-                hard_timeout,
-                ..ShellArgs::default()
-            });
-            planned(&shell, None).unwrap().1
-        };
-        assert_eq!(serving(None), json!({"command": "serve"}));
-        assert_eq!(
-            serving(Some(60_000)),
-            json!({"command": "serve", "timeout": 60})
-        );
-        assert_eq!(
-            command("/w/it's", 0)["command"],
-            "cd '/w/it'\\''s' && { ls\n}"
-        );
-    }
-
-    #[test]
-    fn a_search_becomes_a_grep_or_a_find() {
-        let grep = |args: GrepArgs| planned(&ExecRequest::GrepArgs(args), None);
-        let plain = GrepArgs {
-            pattern: "x".into(),
-            case_insensitive: Some(true),
-            context: Some(2),
-            head_limit: Some(5),
-            ..GrepArgs::default()
-        };
-        assert_eq!(
-            grep(plain.clone()).unwrap(),
-            (
-                "grep",
-                json!({"pattern": "x", "ignoreCase": true, "context": 2, "limit": 5})
-            )
-        );
-        let files = GrepArgs {
-            output_mode: Some("files_with_matches".into()),
-            ..plain.clone()
-        };
-        assert_eq!(
-            grep(files).unwrap().1,
-            json!({"pattern": "x", "ignoreCase": true})
-        );
-        let find = GrepArgs {
-            pattern: String::new(),
-            glob: Some("*.rs".into()),
-            ..GrepArgs::default()
-        };
-        assert_eq!(grep(find).unwrap(), ("find", json!({"pattern": "*.rs"})));
-        assert_eq!(
-            grep(GrepArgs {
-                multiline: Some(true),
-                ..plain
-            }),
-            None
-        );
-    }
-
-    #[test]
-    fn a_write_to_a_file_that_was_read_becomes_an_edit() {
-        let write = |text: &str| {
-            ExecRequest::WriteArgs(WriteArgs {
-                path: "/w/a".into(),
-                file_text: text.into(),
-                ..WriteArgs::default()
-            })
-        };
-        assert_eq!(
-            planned(&write("one\nTWO\n"), None).unwrap(),
-            ("write", json!({"path": "/w/a", "content": "one\nTWO\n"}))
-        );
-        let (tool, arguments) =
-            planned(&write("one\nTWO\nthree\n"), Some("one\ntwo\nthree\n")).unwrap();
-        assert_eq!(
-            (tool, &arguments["edits"]),
-            ("edit", &json!([{"oldText": "two\n", "newText": "TWO\n"}]))
-        );
-        let bytes = ExecRequest::WriteArgs(WriteArgs {
-            file_bytes: vec![0xff, 0].into(),
-            ..WriteArgs::default()
-        });
-        assert_eq!(planned(&bytes, None), None);
-    }
-
-    #[test]
-    fn a_delete_becomes_an_rm_of_one_file() {
-        let delete = |path: &str| {
-            let path = path.to_owned();
-            let request = ExecRequest::DeleteArgs(DeleteArgs {
-                path,
-                ..DeleteArgs::default()
-            });
-            planned(&request, None).unwrap()
-        };
-        assert_eq!(
-            delete("-rf it's"),
-            ("bash", json!({"command": r"rm -- '/w/-rf it'\''s'"}))
-        );
-    }
-
-    #[test]
-    fn tools_without_the_needed_arguments_are_not_called() {
-        let ls = ExecRequest::LsArgs(LsArgs {
-            path: "/w".into(),
-            ..LsArgs::default()
-        });
-        assert_eq!(planned(&ls, None), None);
-        let from_the_end = ExecRequest::ReadArgs(ReadArgs {
-            path: "a".into(),
-            offset: Some(-5),
-            ..ReadArgs::default()
-        });
-        assert_eq!(planned(&from_the_end, None), None);
-        let literal = ExecRequest::PiGrepArgs(PiGrepExecArgs {
-            pattern: "x".into(),
-            literal: Some(true),
-            ..PiGrepExecArgs::default()
-        });
-        assert_eq!(
-            planned(&literal, None),
-            None,
-            "its grep takes no such argument"
-        );
-    }
-}
+mod tests;

@@ -168,6 +168,20 @@ pub(super) fn replies(
                 Err(error) => pi_edit_exec_result::Result::Error(PiEditExecError { error }),
             }),
         })],
+        ExecRequest::FetchArgs(args) => vec![ExecReply::FetchResult(FetchResult {
+            result: Some(match given.split() {
+                Ok(content) => fetch_result::Result::Success(FetchSuccess {
+                    url: args.url,
+                    content,
+                    status_code: 200,
+                    content_type: "text/markdown".into(),
+                }),
+                Err(error) => fetch_result::Result::Error(FetchError {
+                    url: args.url,
+                    error,
+                }),
+            }),
+        })],
         other => vec![rejection::refusal(other, given.text)?],
     })
 }
@@ -245,7 +259,7 @@ fn read(args: &ReadArgs, given: HostOutput) -> read_result::Result {
             let text = given.text.to_lowercase();
             parts.iter().any(|part| text.contains(part))
         };
-        return if says(&["enoent", "no such file", "not found"]) {
+        return if says(&["enoent", "no such file", "not found", "does not exist"]) {
             read_result::Result::FileNotFound(ReadFileNotFound { path })
         } else if says(&["eacces", "eperm", "permission denied"]) {
             read_result::Result::PermissionDenied(ReadPermissionDenied { path })

@@ -32,6 +32,9 @@ pub(crate) const ENCODING_UNKNOWN: &str =
 pub(crate) const HARD_LINKS: &str = "the file has several names (hard links) and cannot be \
      replaced here; nothing was written. Copy it to a new file first";
 pub(crate) const GIT_TIMEOUT: &str = "git took too long";
+/// The prompt of a host's fetch tool that has a model read the page.
+pub(crate) const FETCH_WHOLE_PAGE: &str =
+    "Return the complete text of this page as Markdown, without comments of your own.";
 pub(crate) const ONLY_HTTP: &str = "only http and https are fetched";
 
 pub(crate) const MCP_CONNECTING: &str =
@@ -170,6 +173,7 @@ mod tests {
             STDIN_CANCELLED.into(),
             GIT_TIMEOUT.into(),
             ONLY_HTTP.into(),
+            FETCH_WHOLE_PAGE.into(),
             mcp_not_connected(MCP_ENDED),
             mcp_not_connected(&mcp_not_started("not found")),
             mcp_not_connected(&mcp_timed_out(Duration::from_secs(60))),

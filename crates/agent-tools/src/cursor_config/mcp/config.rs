@@ -21,7 +21,7 @@ pub struct ServerConfig {
 
 impl ServerConfig {
     /// Creates a configuration with the label that follows from its name.
-    pub(in crate::cursor_config) fn new(name: String, transport: McpTransport) -> Self {
+    pub fn new(name: String, transport: McpTransport) -> Self {
         let label = String::new();
         let mut config = Self {
             name,

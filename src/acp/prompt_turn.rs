@@ -1,0 +1,425 @@
+//! Runs a prompt: one or more turns of the engine. Tools that the client executes, and native tools
+//! that were executed here, end a turn; the next one continues the same run.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use agent_client_protocol::v1::schema::{
+    ClientCapabilities, ContentChunk, Diff, SessionId, SessionUpdate, StopReason, ToolCallContent,
+    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, UsageUpdate,
+};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::agent_task::login_needed;
+use super::client_tools::{self, CallResult, ClientTools};
+use super::history::{HistoryItem, SessionRecord, StoredCall, StoredContent};
+use super::permissions::{RememberedPermissions, new_call};
+use super::session_models::{DEFAULT_MODEL, LEVELS, SessionModeChoice};
+use super::session_task::SessionChoices;
+use super::tool_call_display::{ToolCallView, plan};
+use super::{AcpError, AcpState, Connection};
+use crate::model_resolver::{ModelRequest, ResolvedModel, catalog_client};
+use agent::catalog::SpeedPreferences;
+use agent::run::{Backend, Mode};
+use agent::session_manager::{AnswerSummary, SessionSelector};
+use agent::turn::{
+    Bridging, Follows, Frontend, HostToolMode, Keep, Questions, Stop, Surface, TurnEvent,
+    TurnRequest, TurnResult, is_card, turn_events,
+};
+use agent_tools::bridge::Verdict;
+use agent_tools::cursor_config::ConfigCache;
+use agent_tools::permission::{Permission, PermissionRequest};
+use agent_tools::policy::NativeTool;
+use agent_tools::tool_cards::ACTIVITY_TOOL;
+use cursor_client::account::ApiKey;
+use foundation::presentable;
+
+/// The cards a client is sent: every native tool has one of these.
+const CARDS: [&str; 8] = [
+    ACTIVITY_TOOL,
+    "read",
+    "bash",
+    "edit",
+    "write",
+    "grep",
+    "find",
+    "ls",
+];
+/// The largest file whose change is displayed.
+const MAX_DIFF: u64 = 1024 * 1024;
+
+/// What the prompts of a session share.
+pub(super) struct SessionContext {
+    pub(super) id: SessionId,
+    pub(super) cwd: PathBuf,
+    pub(super) client: Connection,
+    pub(super) capabilities: ClientCapabilities,
+    pub(super) library: Arc<ConfigCache>,
+    pub(super) state: Arc<AcpState>,
+}
+
+/// A native tool that the user permitted and whose result is still to come.
+struct PermittedCall {
+    id: String,
+    subject: String,
+    /// The file before the change.
+    before: Option<String>,
+}
+
+/// What a turn of the engine said.
+#[derive(Default)]
+struct TurnAnswer {
+    text: String,
+    calls: Vec<StoredCall>,
+}
+
+/// Runs a prompt to its end. The history then contains everything that was said.
+pub(super) async fn run(
+    context: &SessionContext,
+    choices: &SessionChoices,
+    record: &mut SessionRecord,
+    permissions: &mut RememberedPermissions,
+    content: Vec<StoredContent>,
+    cancel: CancellationToken,
+) -> Result<StopReason, AcpError> {
+    record.items.push(HistoryItem::User { content });
+    let mut prompt = Prompt {
+        context,
+        choices,
+        permissions,
+        permitted: Vec::new(),
+        cancel,
+    };
+    let ended = prompt.run(record).await;
+    prompt.complete_permitted();
+    ended
+}
+
+struct Prompt<'a> {
+    context: &'a SessionContext,
+    choices: &'a SessionChoices,
+    permissions: &'a mut RememberedPermissions,
+    permitted: Vec<PermittedCall>,
+    cancel: CancellationToken,
+}
+
+impl Prompt<'_> {
+    async fn run(&mut self, record: &mut SessionRecord) -> Result<StopReason, AcpError> {
+        let state = &self.context.state;
+        let backend = state.backends.get(None, &state.config.client);
+        let (key, backend) = backend.map_err(|error| login_needed(&error.to_string()))?;
+        let client = catalog_client(&backend, key.clone());
+        let model = ModelRequest {
+            id: self.choices.model.as_deref().unwrap_or(DEFAULT_MODEL),
+            ..ModelRequest::default()
+        };
+        let speed = SpeedPreferences::default();
+        let resolved = state.models.resolve(&model, &speed, LEVELS, &client).await;
+        let resolved =
+            resolved.map_err(|unknown| AcpError::new(-32602, presentable(&unknown.to_string())))?;
+        loop {
+            let turn_id = format!("acp-{}", Uuid::new_v4());
+            let (result, answer) = self
+                .turn(&turn_id, &key, &backend, &resolved, record)
+                .await?;
+            let calls = answer.calls.clone();
+            if !answer.text.is_empty() || !calls.is_empty() {
+                record.items.push(HistoryItem::Answer {
+                    text: answer.text,
+                    calls: answer.calls,
+                    is_complete: result.stop == Stop::Finished,
+                });
+            }
+            let (used, size) = (result.tokens.total, resolved.limits.window);
+            if used > 0 {
+                let usage = UsageUpdate::new(used, size);
+                self.context.notify(SessionUpdate::UsageUpdate(usage));
+            }
+            match result.stop {
+                Stop::Finished => {
+                    if let (Some(id), Some(window)) = (&resolved.model_id, result.window) {
+                        state.models.learn(id, window);
+                    }
+                    return Ok(StopReason::EndTurn);
+                }
+                Stop::Aborted => return Ok(StopReason::Cancelled),
+                Stop::Failed(text) => return Err(failure(&result.cause, &text)),
+                Stop::ToolUse => {}
+            }
+            let follows = self.finish_calls(calls, record).await;
+            if self.cancel.is_cancelled() {
+                state.sessions.cancel(&turn_id).await;
+                return Ok(StopReason::Cancelled);
+            }
+            if follows == Follows::Nothing {
+                return Ok(StopReason::EndTurn);
+            }
+        }
+    }
+
+    /// Runs one turn of the engine and sends its events.
+    async fn turn(
+        &mut self,
+        turn_id: &str,
+        key: &ApiKey,
+        backend: &Backend,
+        resolved: &ResolvedModel,
+        record: &SessionRecord,
+    ) -> Result<(TurnResult, TurnAnswer), AcpError> {
+        let context = self.context;
+        let state = &context.state;
+        let asked = Instant::now();
+        let session_id = engine_session(&context.id);
+        let selector = SessionSelector::Id(&session_id);
+        let reserved = state
+            .sessions
+            .reserve(turn_id, selector, self.cancel.child_token())
+            .await;
+        let mut ticket = reserved.map_err(|error| AcpError::new(-32603, error.to_string()))?;
+        let mut policy = state.config.turn.clone();
+        // The client's tools do the work of native ones and are not offered as tools of their own.
+        policy.bridge = Bridging::Off;
+        policy.questions = Questions::Never;
+        let (events, mut inbox) = turn_events();
+        let (permissions, mut asked_for) = mpsc::channel::<PermissionRequest>(16);
+        let request = TurnRequest {
+            account: key.fingerprint(),
+            backend: backend.clone(),
+            workspace: context.cwd.clone(),
+            transcript: record.transcript(client_tools::tools(&context.capabilities)),
+            asked,
+            model: resolved.model.clone(),
+            limits: resolved.limits,
+            mode: Some(match self.choices.mode {
+                SessionModeChoice::Agent => Mode::Agent,
+                SessionModeChoice::Plan => Mode::Plan,
+            }),
+            policy,
+            native_tools: client_tools::native_policy(&context.capabilities),
+            permissions: Some(permissions),
+            library: Arc::clone(&context.library),
+            keep: Keep::Disk,
+            door: Frontend::Native,
+            hands: HostToolMode::Between,
+            surface: Surface::Cards(CARDS.map(str::to_owned).into()),
+            cancel: ticket.cancel_token().clone(),
+            injections: ticket.take_injections(),
+            events,
+        };
+        let mut answer = TurnAnswer::default();
+        let sending = async {
+            while let Some(event) = inbox.recv().await {
+                send_event(context, event, &mut answer);
+            }
+        };
+        // One question at a time, so that an answer for the session counts for those that wait.
+        let permitting = async {
+            while let Some(request) = asked_for.recv().await {
+                self.permit(request).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        let result = {
+            let running = async { tokio::join!(ticket.run(request), sending).0 };
+            tokio::select! {
+                result = running => result,
+                () = permitting => return Err(AcpError::internal_error()),
+            }
+        };
+        let mut result = result;
+        if !ticket.finish(&result.stop, &AnswerSummary::default()).await {
+            result.stop = Stop::Aborted;
+        }
+        Ok((result, answer))
+    }
+
+    /// Asks the user whether a native tool may be executed here.
+    async fn permit(&mut self, request: PermissionRequest) {
+        let context = self.context;
+        let view = ToolCallView::of_native(request.tool, &request.subject, &context.cwd);
+        let id = format!("native-{}", Uuid::new_v4());
+        let call = new_call(&id, &view, ToolCallStatus::Pending);
+        context.notify(SessionUpdate::ToolCall(call.clone()));
+        let (client, session) = (&context.client, &context.id);
+        let allowed = self
+            .permissions
+            .is_allowed(request.tool, &call, client, session)
+            .await;
+        let status = if allowed {
+            ToolCallStatus::InProgress
+        } else {
+            ToolCallStatus::Failed
+        };
+        let fields = ToolCallUpdateFields::new().status(status);
+        let update = ToolCallUpdate::new(id.clone(), fields);
+        context.notify(SessionUpdate::ToolCallUpdate(update));
+        if allowed {
+            let before = match (&view.path, request.tool) {
+                (Some(path), NativeTool::Write) => read_text(path).await,
+                _ => None,
+            };
+            self.permitted.push(PermittedCall {
+                id,
+                subject: view.subject,
+                before,
+            });
+        }
+        // The run may have ended meanwhile.
+        let _ = request.answer.send(if allowed {
+            Permission::AllowOnce
+        } else {
+            Permission::Deny
+        });
+    }
+
+    /// Executes the calls of a turn, or displays the recorded results, and adds both to the
+    /// history. Returns whether more may follow.
+    async fn finish_calls(
+        &mut self,
+        calls: Vec<StoredCall>,
+        record: &mut SessionRecord,
+    ) -> Follows {
+        let mut follows = Follows::Nothing;
+        for call in calls {
+            let result = if is_card(&call.id) {
+                let (result, after) = self.show_card(&call).await;
+                if after == Follows::Perhaps {
+                    follows = Follows::Perhaps;
+                }
+                result
+            } else {
+                follows = Follows::Perhaps;
+                let tools = ClientTools {
+                    client: &self.context.client,
+                    session: &self.context.id,
+                    cwd: &self.context.cwd,
+                    shell: self.context.state.config.turn.shell.as_deref(),
+                };
+                let cancel = self.cancel.clone();
+                let executing = tools.execute(&call, self.permissions, &cancel);
+                executing.await
+            };
+            record.items.push(HistoryItem::ToolResult {
+                call_id: call.id,
+                tool: call.name,
+                content: result.content,
+                is_error: result.is_error,
+            });
+        }
+        follows
+    }
+
+    /// Displays a native tool call that was executed here.
+    async fn show_card(&mut self, call: &StoredCall) -> (CallResult, Follows) {
+        let context = self.context;
+        let session = context.state.sessions.find(&engine_session(&context.id));
+        let recorded = session.and_then(|session| session.recorded(&call.id));
+        let (text, is_error, follows) = match recorded {
+            Some(recorded) => {
+                let is_error = recorded.verdict == Verdict::Failed;
+                (recorded.content, is_error, recorded.follows)
+            }
+            None => (String::new(), false, Follows::Perhaps),
+        };
+        if let Some(plan) = plan(&call.name, &call.arguments, &text) {
+            context.notify(SessionUpdate::Plan(plan));
+        }
+        let view = ToolCallView::of_call(&call.name, &call.arguments, &context.cwd);
+        let same = |permitted: &PermittedCall| {
+            permitted.subject == view.subject
+                || view.path.as_deref() == Some(context.cwd.join(&permitted.subject).as_path())
+        };
+        let permitted = self.permitted.iter().position(same);
+        let permitted = permitted.map(|at| self.permitted.remove(at));
+        let mut content = vec![ToolCallContent::from(text.clone())];
+        if let (Some(permitted), Some(path), false) = (&permitted, &view.path, is_error)
+            && let Some(after) = read_text(path).await
+        {
+            let diff = Diff::new(path.clone(), after).old_text(permitted.before.clone());
+            content = vec![ToolCallContent::Diff(diff)];
+        }
+        let status = if is_error {
+            ToolCallStatus::Failed
+        } else {
+            ToolCallStatus::Completed
+        };
+        match permitted {
+            Some(permitted) => {
+                let fields = ToolCallUpdateFields::new().status(status).content(content);
+                let update = ToolCallUpdate::new(permitted.id, fields);
+                context.notify(SessionUpdate::ToolCallUpdate(update));
+            }
+            None => {
+                let shown = new_call(&call.id, &view, status).content(content);
+                context.notify(SessionUpdate::ToolCall(shown));
+            }
+        }
+        let result = CallResult {
+            content: vec![StoredContent::Text(text)],
+            is_error,
+        };
+        (result, follows)
+    }
+
+    /// Completes the display of permitted calls whose result was not reported.
+    fn complete_permitted(&mut self) {
+        for permitted in self.permitted.drain(..) {
+            let fields = ToolCallUpdateFields::new().status(ToolCallStatus::Completed);
+            let update = ToolCallUpdate::new(permitted.id, fields);
+            self.context.notify(SessionUpdate::ToolCallUpdate(update));
+        }
+    }
+}
+
+/// Returns the engine's name of a session.
+fn engine_session(id: &SessionId) -> String {
+    format!("acp/{}", id.0)
+}
+
+/// Sends an event to the client, and records what belongs to the answer.
+fn send_event(context: &SessionContext, event: TurnEvent, answer: &mut TurnAnswer) {
+    let chunk = |text: String| ContentChunk::new(text.into());
+    match event {
+        TurnEvent::Text(text) => {
+            answer.text.push_str(&text);
+            context.notify(SessionUpdate::AgentMessageChunk(chunk(text)));
+        }
+        TurnEvent::Thinking(text) => {
+            context.notify(SessionUpdate::AgentThoughtChunk(chunk(text)));
+        }
+        TurnEvent::Remark(text) | TurnEvent::Notice(text) => {
+            let text = format!("{}\n", presentable(&text));
+            context.notify(SessionUpdate::AgentThoughtChunk(chunk(text)));
+        }
+        TurnEvent::ToolCall {
+            id,
+            name,
+            arguments,
+        } => answer.calls.push(StoredCall {
+            id,
+            name,
+            arguments,
+        }),
+        TurnEvent::ThinkingDone | TurnEvent::Retrying(_) => {}
+    }
+}
+
+/// Returns the error of a failed turn.
+fn failure(cause: &Option<agent::turn::Cause>, text: &str) -> AcpError {
+    if *cause == Some(agent::turn::Cause::Login) {
+        return login_needed(text);
+    }
+    AcpError::new(-32603, presentable(text))
+}
+
+/// Returns a file's text if it is not too large to be displayed.
+async fn read_text(path: &std::path::Path) -> Option<String> {
+    let about = tokio::fs::metadata(path).await.ok()?;
+    if !about.is_file() || about.len() > MAX_DIFF {
+        return None;
+    }
+    tokio::fs::read_to_string(path).await.ok()
+}
