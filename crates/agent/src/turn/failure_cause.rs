@@ -18,6 +18,10 @@ pub enum Cause {
     Model,
     /// Cursor has no capacity now.
     Capacity,
+    /// Cursor refuses more requests for now, without saying which limit was reached.
+    RateLimit,
+    /// Cursor does not offer the model in this region.
+    Region,
     /// Cursor refuses the request.
     Refused,
     /// Cursor failed, or the connection to it.
@@ -32,6 +36,9 @@ pub enum Cause {
     Internal,
 }
 
+/// What the text of an unspecific limit contains.
+const LIMITED: [&str; 2] = ["resource_exhausted", "HTTP 429"];
+
 impl Cause {
     /// Returns the cause of a failed run.
     pub(super) fn of(failure: &Failure) -> Self {
@@ -40,6 +47,11 @@ impl Cause {
             Failure::Upgrade(_) | Failure::Payment(_) => Self::Quota,
             Failure::Model(_) => Self::Model,
             Failure::Capacity(_) => Self::Capacity,
+            Failure::Region(_) => Self::Region,
+            // By the text of the error, because both also arrive from the exchange of the key.
+            Failure::Server(text) if LIMITED.iter().any(|word| text.contains(word)) => {
+                Self::RateLimit
+            }
             Failure::TooLarge(_) | Failure::Persistent(_) | Failure::StateLost(_) => Self::Upstream,
             // By the text of the error, because an overflow arrives in many classes.
             _ if wording(failure).starts_with("context_length_exceeded") => Self::Overflow,
