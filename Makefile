@@ -8,21 +8,33 @@ PI_087 := tests/pi/node_modules/.installed
 PI := $(PI_087) tests/pi/newest/node_modules/.installed
 SHIM := js-shim/node_modules/.installed
 INSPECTOR := tests/inspector/node_modules/.installed
+# Libraries and coding agents that use the gateway.
+CLIENTS := tests/clients/node_modules/.installed
+AGENTS := tests/clients/agents
 SOAK_TURNS ?= 10000
 # Six targets share it.
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS := envelope message frames journal planner scenario
 
-.PHONY: demo test bench lint lint-rust lint-shim fmt faults soak fuzz record schema docs audit
+.PHONY: demo test clients bench lint lint-rust lint-shim fmt faults soak fuzz record schema docs audit
 
 # Real pi: with Cursor if CURSOR_API_KEY is set, else with the simulator.
 demo: $(NODE) $(PI_087)
 	$(CARGO) build --quiet
 	./.ci/demo
 
-test: lint $(NODE) $(PI) $(INSPECTOR)
+test: lint $(NODE) $(PI) $(INSPECTOR) $(CLIENTS)
 	@command -v tmux >/dev/null || ./.ci/install tmux # to look at pi's screen
 	./.ci/rust-tests
+
+# Coding agents against the gateway and the simulator: each executes its own tools, in one run.
+# Those that cannot be installed here are left out.
+clients: $(NODE) $(CLIENTS) $(AGENTS)/node_modules/.installed
+	$(CARGO) build --quiet
+	@test -x $(AGENTS)/.venv/bin/aider || (python3 -m venv $(AGENTS)/.venv && \
+	  $(AGENTS)/.venv/bin/pip install --quiet --requirement $(AGENTS)/requirements.txt) || \
+	  echo "make clients: the Python clients could not be installed"
+	$(NODE) $(AGENTS)/run.mjs
 
 lint: lint-rust lint-shim
 
@@ -83,6 +95,11 @@ audit:
 $(NODE): $(NODE_DIR)/package-lock.json
 	npm ci --prefix $(NODE_DIR) --no-audit --no-fund --loglevel=error
 	@touch $(NODE)
+
+# Their scripts fetch or link the programs.
+$(AGENTS)/node_modules/.installed: $(AGENTS)/package-lock.json
+	npm ci --prefix $(AGENTS) --no-audit --no-fund --loglevel=error
+	@touch $@
 
 %/node_modules/.installed: %/package-lock.json
 	npm ci --prefix $* --ignore-scripts --legacy-peer-deps --no-audit --no-fund --loglevel=error
