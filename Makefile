@@ -27,13 +27,15 @@ test: lint $(NODE) $(PI) $(INSPECTOR) $(CLIENTS)
 	@command -v tmux >/dev/null || ./.ci/install tmux # to look at pi's screen
 	./.ci/rust-tests
 
+# Python packages; those that cannot be installed here are left out.
+venv = test -d $(AGENTS)/$1 || (python3 -m venv $(AGENTS)/$1 && \
+  $(AGENTS)/$1/bin/pip install --quiet --requirement $(AGENTS)/$2) || echo "make clients: no $2"
+
 # Coding agents against the gateway and the simulator: each executes its own tools, in one run.
-# Those that cannot be installed here are left out.
 clients: $(NODE) $(CLIENTS) $(AGENTS)/node_modules/.installed
 	$(CARGO) build --quiet
-	@test -x $(AGENTS)/.venv/bin/aider || (python3 -m venv $(AGENTS)/.venv && \
-	  $(AGENTS)/.venv/bin/pip install --quiet --requirement $(AGENTS)/requirements.txt) || \
-	  echo "make clients: the Python clients could not be installed"
+	@$(call venv,.venv,requirements.txt)
+	@$(call venv,.venv-aider,requirements-aider.txt)
 	$(NODE) $(AGENTS)/run.mjs
 
 lint: lint-rust lint-shim

@@ -4,7 +4,7 @@ use axum::Json as JsonBody;
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use http::header::{ALLOW, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, StatusCode};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 use agent::catalog::UnknownModel;
 use agent::run::AssembleError;
@@ -47,11 +47,11 @@ impl ErrorForm {
 pub(super) struct ApiError {
     status: StatusCode,
     kind: &'static str,
-    code: Option<String>,
-    message: String,
-    param: Option<String>,
+    code: Option<Box<str>>,
+    message: Box<str>,
+    param: Option<Box<str>>,
     /// Further fields of the error object.
-    more: Map<String, Json>,
+    more: Vec<(String, Json)>,
     headers: Vec<(HeaderName, HeaderValue)>,
     form: ErrorForm,
 }
@@ -62,11 +62,11 @@ impl ApiError {
         Self {
             status,
             kind,
-            code: Some(code.to_owned()).filter(|code| !code.is_empty()),
+            code: Some(code).filter(|code| !code.is_empty()).map(Box::from),
             // It may quote the server, which may repeat what it was sent.
-            message: secrets().hide_known(&message).into_owned(),
+            message: secrets().hide_known(&message).into(),
             param: None,
-            more: Map::new(),
+            more: Vec::new(),
             headers: Vec::new(),
             form: ErrorForm::default(),
         }
@@ -94,7 +94,7 @@ impl ApiError {
             param => format!("{param}: {problem}"),
         };
         Self {
-            param: Some(param.to_owned()).filter(|param| !param.is_empty()),
+            param: Some(param).filter(|param| !param.is_empty()).map(Box::from),
             ..Self::new(StatusCode::BAD_REQUEST, REQUEST, "", message)
         }
     }
@@ -160,12 +160,7 @@ impl ApiError {
                 "insufficient_quota",
             )
             .without_retry(),
-            Some(Cause::RateLimit) => new(
-                StatusCode::TOO_MANY_REQUESTS,
-                "rate_limit_error",
-                "rate_limit_exceeded",
-            )
-            .with_header(RETRY_AFTER, LATER),
+            Some(Cause::RateLimit) => Self::rate_limit(text),
             Some(Cause::Region) => new(
                 StatusCode::FORBIDDEN,
                 "permission_error",
@@ -187,6 +182,13 @@ impl ApiError {
                 new(StatusCode::INTERNAL_SERVER_ERROR, SERVER, "internal_error")
             }
         })
+    }
+
+    /// Returns the error for a limit that Cursor does not explain.
+    pub(super) fn rate_limit(text: &str) -> Self {
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        Self::new(status, "rate_limit_error", "rate_limit_exceeded", text)
+            .with_header(RETRY_AFTER, LATER)
     }
 
     fn shutting_down() -> Self {
@@ -255,7 +257,7 @@ impl ApiError {
                 // Claude Code compacts on these words.
                 let message = match self.code() {
                     Some(OVERFLOW) => format!("prompt is too long: {}", self.message),
-                    _ => self.message.clone(),
+                    _ => self.message.to_string(),
                 };
                 let error = json!({"type": self.anthropic_kind(), "message": message});
                 json!({"type": "error", "error": error})
@@ -346,7 +348,7 @@ impl From<UnknownModel> for ApiError {
         error.param = Some("model".into());
         error
             .more
-            .insert("nearest".into(), unknown.suggestions.into());
+            .push(("nearest".into(), unknown.suggestions.into()));
         error
     }
 }

@@ -28,7 +28,8 @@ use agent::run::Backend;
 use agent::session_manager::{AnswerSummary, SessionSelector, TurnTicket};
 use agent::turn::usage::{self, Tokens};
 use agent::turn::{
-    Frontend, HostToolMode, Keep, Stop, Surface, TurnEvent, TurnRequest, TurnResult, turn_events,
+    Frontend, HostToolMode, Keep, Stop, Surface, TurnEvent, TurnRequest, TurnResult, is_rate_limit,
+    turn_events,
 };
 use agent_tools::local_http::access::HttpError;
 use agent_tools::policy::HostPolicy;
@@ -270,6 +271,8 @@ impl TurnContext {
             "turn.started"
         );
         let input = estimate_input(&transcript);
+        let last = transcript.messages.last();
+        let has_results = last.is_some_and(|message| message.as_tool_result().is_some());
         session_key::restore_call_ids(&mut transcript);
         let cancel = ticket.cancel_token().clone();
         let (events, mut inbox) = turn_events();
@@ -302,6 +305,8 @@ impl TurnContext {
         };
         let token = session_key::to_token(ticket.session_id());
         let mut answer = AnswerState::new(self, token, handling);
+        // Results must not be lost, so a turn that brings some is retried here.
+        answer.is_retried = has_results;
         let sending = async {
             while let Some(event) = inbox.recv().await {
                 if answer.cut.is_none() && (!answer.take(event).await || answer.cut.is_some()) {
@@ -352,6 +357,10 @@ struct AnswerState<'a> {
     /// UTF-16 units of thinking.
     thinking: u64,
     summary: AnswerSummary,
+    /// Whether a turn that reached a limit is retried here, and not by the client.
+    is_retried: bool,
+    /// The limit that ended the turn.
+    limit: Option<ApiError>,
 }
 
 impl<'a> AnswerState<'a> {
@@ -364,6 +373,8 @@ impl<'a> AnswerState<'a> {
             cut: None,
             thinking: 0,
             summary: AnswerSummary::default(),
+            is_retried: false,
+            limit: None,
         }
     }
 
@@ -401,10 +412,21 @@ impl<'a> AnswerState<'a> {
                     arguments,
                 })
             }
+            // Retries within seconds do not help; the client knows best how long it can wait.
+            TurnEvent::Retrying(reason)
+                if is_rate_limit(&reason) && !self.is_retried && self.is_empty() =>
+            {
+                self.limit = Some(ApiError::rate_limit(&reason));
+                return false;
+            }
             // For users of other front ends; logged elsewhere.
             TurnEvent::Retrying(_) | TurnEvent::Remark(_) | TurnEvent::Notice(_) => return true,
         };
         self.context.updates.send(update).await.is_ok()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.summary.text.is_empty() && self.summary.calls.is_empty() && self.thinking == 0
     }
 
     async fn text(&mut self, text: String) -> bool {
@@ -431,6 +453,9 @@ impl<'a> AnswerState<'a> {
     }
 
     fn end(&self, result: &TurnResult, input: u64) -> Result<TurnEnd, ApiError> {
+        if let Some(limit) = &self.limit {
+            return Err(limit.clone());
+        }
         let finish = match (&self.cut, &result.stop) {
             (Some(Cut::Length), _) => Finish::Length,
             (Some(Cut::StopSequence(stop)), _) => Finish::StopSequence(stop.clone()),

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use test_support::api_client::{ApiClient, ApiReply};
 use test_support::binary;
 use test_support::gateway::GatewayProcess;
-use test_support::scenario::{END, Steps, playing, script};
+use test_support::scenario::{END, Steps, playing, script, simulate};
 use test_support::simulator::{Simulator, Transport};
 
 const PATH: &str = "/v1/chat/completions";
@@ -229,6 +229,29 @@ async fn names_of_other_providers_stand_for_cursors_models() {
     assert_eq!(client.get("/v1/models/composer-22").await.status, 404);
 }
 
+/// The exchange of the key has limits too. The client decides how long it waits, not the gateway.
+#[tokio::test]
+async fn a_limit_of_the_key_exchange_is_reported_without_retries() {
+    let steps = r#"{ text = "ok" }, { usage = {} }, { end = true }"#;
+    let scenario = format!(
+        "name = \"limit\"\n[server]\nexchange = {{ status = 429, body = \"no\" }}\n[[run]]\nsteps = [ {steps} ]\n"
+    );
+    let simulator = simulate(Transport::H2c, &scenario);
+    let gateway = GatewayProcess::start(&simulator, &[]);
+    let reply = ask(&ApiClient::new(&gateway), json!({})).await;
+    let code = &reply.body["error"]["code"];
+    assert_eq!(
+        (reply.status, code),
+        (429, &json!("rate_limit_exceeded")),
+        "{reply:?}"
+    );
+    assert!(reply.headers.contains_key("retry-after"));
+    let recording = simulator.recording().await;
+    // One for the list of models, one for the run.
+    let exchanges = recording.requests("/auth/exchange_user_api_key").len();
+    assert!(exchanges <= 2, "{exchanges} exchanges");
+}
+
 /// Each class of Cursor's errors has its own status; what will not change is not waited for.
 #[tokio::test]
 async fn limits_and_regions_have_their_own_status() {
@@ -241,25 +264,25 @@ async fn limits_and_regions_have_their_own_status() {
             end("resource_exhausted", "Error"),
             429,
             "rate_limit_exceeded",
-            Some("retry-after"),
+            "retry-after",
         ),
         (
             end("resource_exhausted", "Not available in your region"),
             403,
             "unsupported_region",
-            Some("x-should-retry"),
+            "x-should-retry",
         ),
         (
             end("resource_exhausted", "high demand"),
             503,
             "overloaded",
-            Some("retry-after"),
+            "retry-after",
         ),
         (
             end("resource_exhausted", "usage limit"),
             429,
             "insufficient_quota",
-            Some("x-should-retry"),
+            "x-should-retry",
         ),
     ];
     for (steps, status, code, header) in cases {
@@ -271,9 +294,7 @@ async fn limits_and_regions_have_their_own_status() {
             (status, &json!(code)),
             "{reply:?}"
         );
-        for name in header {
-            assert!(reply.headers.contains_key(name), "{name}: {reply:?}");
-        }
+        assert!(reply.headers.contains_key(header), "{header}: {reply:?}");
     }
 }
 

@@ -36,8 +36,16 @@ pub enum Cause {
     Internal,
 }
 
-/// What the text of an unspecific limit contains.
-const LIMITED: [&str; 2] = ["resource_exhausted", "HTTP 429"];
+/// Returns whether the text of a server error is a limit without an explanation. By the text,
+/// because the exchange of the key reports the same in another class.
+pub fn is_rate_limit(text: &str) -> bool {
+    const ENDS: [&str; 3] = [
+        "[resource_exhausted]",
+        "[resource_exhausted] Error",
+        "(HTTP 429)",
+    ];
+    ENDS.iter().any(|end| text.ends_with(end))
+}
 
 impl Cause {
     /// Returns the cause of a failed run.
@@ -48,8 +56,9 @@ impl Cause {
             Failure::Model(_) => Self::Model,
             Failure::Capacity(_) => Self::Capacity,
             Failure::Region(_) => Self::Region,
-            // By the text of the error, because both also arrive from the exchange of the key.
-            Failure::Server(text) if LIMITED.iter().any(|word| text.contains(word)) => {
+            Failure::Server(text)
+                if is_rate_limit(text) || text.starts_with("[resource_exhausted]") =>
+            {
                 Self::RateLimit
             }
             Failure::TooLarge(_) | Failure::Persistent(_) | Failure::StateLost(_) => Self::Upstream,
