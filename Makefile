@@ -8,21 +8,35 @@ PI_087 := tests/pi/node_modules/.installed
 PI := $(PI_087) tests/pi/newest/node_modules/.installed
 SHIM := js-shim/node_modules/.installed
 INSPECTOR := tests/inspector/node_modules/.installed
+# Libraries and coding agents that use the gateway.
+CLIENTS := tests/clients/node_modules/.installed
+AGENTS := tests/clients/agents
 SOAK_TURNS ?= 10000
 # Six targets share it.
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS := envelope message frames journal planner scenario
 
-.PHONY: demo test bench lint lint-rust lint-shim fmt faults soak fuzz record schema docs audit
+.PHONY: demo test clients bench lint lint-rust lint-shim fmt faults soak fuzz record schema docs audit
 
 # Real pi: with Cursor if CURSOR_API_KEY is set, else with the simulator.
 demo: $(NODE) $(PI_087)
 	$(CARGO) build --quiet
 	./.ci/demo
 
-test: lint $(NODE) $(PI) $(INSPECTOR)
+test: lint $(NODE) $(PI) $(INSPECTOR) $(CLIENTS)
 	@command -v tmux >/dev/null || ./.ci/install tmux # to look at pi's screen
 	./.ci/rust-tests
+
+# Python packages; those that cannot be installed here are left out.
+venv = test -d $(AGENTS)/$1 || (python3 -m venv $(AGENTS)/$1 && \
+  $(AGENTS)/$1/bin/pip install --quiet --requirement $(AGENTS)/$2) || echo "make clients: no $2"
+
+# Coding agents against the gateway and the simulator: each executes its own tools, in one run.
+clients: $(NODE) $(CLIENTS) $(AGENTS)/node_modules/.installed
+	$(CARGO) build --quiet
+	@$(call venv,.venv,requirements.txt)
+	@$(call venv,.venv-aider,requirements-aider.txt)
+	$(NODE) $(AGENTS)/run.mjs
 
 lint: lint-rust lint-shim
 
@@ -83,6 +97,11 @@ audit:
 $(NODE): $(NODE_DIR)/package-lock.json
 	npm ci --prefix $(NODE_DIR) --no-audit --no-fund --loglevel=error
 	@touch $(NODE)
+
+# Their scripts fetch or link the programs.
+$(AGENTS)/node_modules/.installed: $(AGENTS)/package-lock.json
+	npm ci --prefix $(AGENTS) --no-audit --no-fund --loglevel=error
+	@touch $@
 
 %/node_modules/.installed: %/package-lock.json
 	npm ci --prefix $* --ignore-scripts --legacy-peer-deps --no-audit --no-fund --loglevel=error

@@ -35,6 +35,7 @@ pub use settings::{SETTINGS, Setting};
 pub use values::{Environment, ValueSource, Values};
 pub use warning::{FileLocation, SettingProblem, Warning};
 
+use crate::gateway::ModelNames;
 use crate::telemetry::log_file::{self, LogDestination};
 use file::FileValues;
 use values::SettingReader;
@@ -58,6 +59,8 @@ pub struct Config {
     pub debug_log: LogDestination,
     /// The user's own token for the gateway, as it was given.
     pub gateway_token: Option<SecretString>,
+    /// Clients of the gateway.
+    pub gateway: GatewayOptions,
     /// The filter of the log on stderr (`RUST_LOG`).
     pub log_filter: Option<String>,
     /// What the environment says about the terminal.
@@ -76,6 +79,15 @@ pub struct CardOptions {
     pub display: Option<bool>,
     /// Whether the extension may wrap the host's tools to show them.
     pub register: Option<bool>,
+}
+
+/// The settings of the gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GatewayOptions {
+    /// Models for names that Cursor does not have.
+    pub models: ModelNames,
+    /// How long a run waits for the results of a client.
+    pub idle_timeout: Duration,
 }
 
 /// What the environment says about the terminal.
@@ -156,6 +168,7 @@ impl Config {
             register: reader.switch_or_auto("PI_CURSOR_REGISTER_NATIVE_TOOLS"),
         };
         let debug_log = debug_log(&mut reader, state_dir.as_deref());
+        let gateway = gateway(&mut reader);
         let warnings = reader.warnings;
         Self {
             client,
@@ -164,6 +177,7 @@ impl Config {
             cards,
             debug_log,
             gateway_token: secret("CURSOR_SIDECAR_GATEWAY_TOKEN"),
+            gateway,
             log_filter: environment.get("RUST_LOG").cloned(),
             terminal: terminal(environment),
             home,
@@ -367,6 +381,24 @@ fn turn(
         diagnostics,
         home,
         shell,
+    }
+}
+
+fn gateway(reader: &mut SettingReader<'_>) -> GatewayOptions {
+    const MODELS: &str = "PI_CURSOR_GATEWAY_MODELS";
+    const IDLE: Duration = Duration::from_secs(15 * 60);
+    let text = reader.text(MODELS).unwrap_or_default();
+    let models = ModelNames::parse(&text);
+    if models.is_none() {
+        reader.invalid(MODELS, &text);
+    }
+    GatewayOptions {
+        models: models.unwrap_or_default(),
+        idle_timeout: match reader.number("PI_CURSOR_GATEWAY_IDLE_TIMEOUT_MS") {
+            None => IDLE,
+            Some(0) => LONGEST_PARK,
+            Some(ms) => Duration::from_millis(ms),
+        },
     }
 }
 

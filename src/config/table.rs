@@ -20,6 +20,19 @@ pub const SETTINGS: &[Setting] = &[
     )
     .secret(),
     setting(
+        "PI_CURSOR_GATEWAY_MODELS",
+        "",
+        "name=model or name*=model; several with commas",
+        "Which models clients of the gateway get for names that Cursor does not have: `gpt-4o=gpt-5.5,claude-*=composer-2,*=auto`. The first match counts; names of other providers that are not listed stand for the newest model of the same family; see docs/gateway.md.",
+    ),
+    setting(
+        "PI_CURSOR_GATEWAY_IDLE_TIMEOUT_MS",
+        "900000",
+        "milliseconds, at least 1000; 0: no limit",
+        "How long a run waits for the tool results of a client of the gateway. Later results are sent to a new run.",
+    )
+    .number_or_zero(1_000, LONGEST_MS),
+    setting(
         "PI_CURSOR_AGENT_URL",
         "",
         "https URL, or http to this machine",

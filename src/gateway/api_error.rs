@@ -1,8 +1,8 @@
-//! Errors in OpenAI's form: a status and an error object.
+//! Errors: a status and an error object, in the form of the API that the request used.
 
 use axum::Json as JsonBody;
 use axum::response::{AppendHeaders, IntoResponse, Response};
-use http::header::ALLOW;
+use http::header::{ALLOW, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Value as Json, json};
 
@@ -16,30 +16,65 @@ use foundation::secrets;
 
 const REQUEST: &str = "invalid_request_error";
 const SERVER: &str = "server_error";
+const OVERFLOW: &str = "context_length_exceeded";
+const OVERLOADED: &str = "overloaded";
+/// After how many seconds a client may retry what Cursor refuses for now; it does not say.
+const LATER: &str = "30";
+
+/// The form of an error object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum ErrorForm {
+    /// Of chat completions and responses.
+    #[default]
+    OpenAi,
+    /// Of messages.
+    Anthropic,
+}
+
+impl ErrorForm {
+    /// Returns the form for a path.
+    pub(super) fn of_path(path: &str) -> Self {
+        if path.starts_with("/v1/messages") {
+            Self::Anthropic
+        } else {
+            Self::OpenAi
+        }
+    }
+}
 
 /// An error response.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ApiError {
     status: StatusCode,
-    body: Json,
+    kind: &'static str,
+    code: Option<Box<str>>,
+    message: Box<str>,
+    param: Option<Box<str>>,
+    /// Further fields of the error object.
+    more: Vec<(String, Json)>,
     headers: Vec<(HeaderName, HeaderValue)>,
+    form: ErrorForm,
 }
 
 impl ApiError {
-    fn new(
-        status: StatusCode,
-        kind: &str,
-        code: impl Into<Json>,
-        message: impl Into<String>,
-    ) -> Self {
+    fn new(status: StatusCode, kind: &'static str, code: &str, message: impl Into<String>) -> Self {
         let message: String = message.into();
-        // It may quote the server, which may repeat what it was sent.
-        let message = secrets().hide_known(&message);
         Self {
             status,
-            body: json!({"error": {"message": message, "type": kind, "param": null, "code": code.into()}}),
+            kind,
+            code: Some(code).filter(|code| !code.is_empty()).map(Box::from),
+            // It may quote the server, which may repeat what it was sent.
+            message: secrets().hide_known(&message).into(),
+            param: None,
+            more: Vec::new(),
             headers: Vec::new(),
+            form: ErrorForm::default(),
         }
+    }
+
+    /// Sets the form of the error object.
+    pub(super) fn in_form(self, form: ErrorForm) -> Self {
+        Self { form, ..self }
     }
 
     /// Tells clients not to retry automatically, which official ones do for 409, 429 and 5xx.
@@ -58,19 +93,43 @@ impl ApiError {
             "" => problem.to_owned(),
             param => format!("{param}: {problem}"),
         };
-        let mut error = Self::new(StatusCode::BAD_REQUEST, REQUEST, Json::Null, message);
-        if !param.is_empty() {
-            error.body["error"]["param"] = param.into();
+        Self {
+            param: Some(param).filter(|param| !param.is_empty()).map(Box::from),
+            ..Self::new(StatusCode::BAD_REQUEST, REQUEST, "", message)
         }
-        error
+    }
+
+    /// Returns the error for a `previous_response_id` that is not known.
+    pub(super) fn unknown_response(id: &str) -> Self {
+        let message = format!(
+            "the gateway has no response {id:?} (they are kept in memory, and not with store: false); send the whole conversation as input instead"
+        );
+        let code = "previous_response_not_found";
+        Self {
+            param: Some("previous_response_id".into()),
+            ..Self::new(StatusCode::BAD_REQUEST, REQUEST, code, message)
+        }
+    }
+
+    /// Returns the error for an answer that is not the JSON that the client asked for.
+    pub(super) fn wrong_format(problem: &str) -> Self {
+        let message = format!("the model's answer is not what response_format asks for: {problem}");
+        Self::new(
+            StatusCode::BAD_GATEWAY,
+            SERVER,
+            "invalid_json_answer",
+            message,
+        )
+        .without_retry()
     }
 
     /// Returns the error for an unknown path.
     pub(super) fn unknown_path(path: &str) -> Self {
         let message = format!(
-            "not found: {path:?}; the paths are /v1/chat/completions, /v1/models and /metrics"
+            "not found: {path:?}; the paths are /v1/chat/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/models, /health and /metrics"
         );
         Self::new(StatusCode::NOT_FOUND, REQUEST, "unknown_url", message)
+            .in_form(ErrorForm::of_path(path))
     }
 
     /// Returns the error for a wrong HTTP method.
@@ -101,25 +160,35 @@ impl ApiError {
                 "insufficient_quota",
             )
             .without_retry(),
-            Some(Cause::Overflow) => {
-                new(StatusCode::BAD_REQUEST, REQUEST, "context_length_exceeded")
-            }
+            Some(Cause::RateLimit) => Self::rate_limit(text),
+            Some(Cause::Region) => new(
+                StatusCode::FORBIDDEN,
+                "permission_error",
+                "unsupported_region",
+            )
+            .without_retry(),
+            Some(Cause::Overflow) => new(StatusCode::BAD_REQUEST, REQUEST, OVERFLOW),
             Some(Cause::Model) => new(StatusCode::NOT_FOUND, REQUEST, "model_not_found"),
-            Some(Cause::Capacity) => new(StatusCode::SERVICE_UNAVAILABLE, SERVER, "overloaded"),
+            Some(Cause::Capacity) => new(StatusCode::SERVICE_UNAVAILABLE, SERVER, OVERLOADED)
+                .with_header(RETRY_AFTER, LATER),
             Some(Cause::Refused) => {
                 new(StatusCode::BAD_GATEWAY, SERVER, "refused_by_cursor").without_retry()
             }
             Some(Cause::Upstream) => new(StatusCode::BAD_GATEWAY, SERVER, "upstream_error"),
             Some(Cause::Silence) => new(StatusCode::GATEWAY_TIMEOUT, SERVER, "upstream_timeout"),
-            Some(Cause::ContinuationLost(lost)) => Self {
-                body: lost.body(),
-                ..new(StatusCode::CONFLICT, "", "").without_retry()
-            },
+            Some(Cause::ContinuationLost(lost)) => Self::lost(&lost.body()),
             Some(Cause::Taken) => new(StatusCode::CONFLICT, REQUEST, "session_busy"),
             Some(Cause::Internal) | None => {
                 new(StatusCode::INTERNAL_SERVER_ERROR, SERVER, "internal_error")
             }
         })
+    }
+
+    /// Returns the error for a limit that Cursor does not explain.
+    pub(super) fn rate_limit(text: &str) -> Self {
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        Self::new(status, "rate_limit_error", "rate_limit_exceeded", text)
+            .with_header(RETRY_AFTER, LATER)
     }
 
     fn shutting_down() -> Self {
@@ -135,34 +204,107 @@ impl ApiError {
         Self::new(status, SERVER, "internal_error", message)
     }
 
-    /// Returns the error object.
-    pub(super) fn body(&self) -> &Json {
-        &self.body
+    /// Returns the error of a turn whose run is gone, with the fields that describe it.
+    fn lost(body: &Json) -> Self {
+        let error = &body["error"];
+        let text = |field: &str| error[field].as_str().unwrap_or_default();
+        let mut lost = Self::new(StatusCode::CONFLICT, REQUEST, text("code"), text("message"));
+        let fields = error.as_object().into_iter().flatten();
+        let more = fields.filter(|(name, _)| !matches!(name.as_str(), "code" | "message"));
+        lost.more = more
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        lost.without_retry()
+    }
+
+    pub(super) fn code(&self) -> Option<&str> {
+        self.code.as_deref()
+    }
+
+    #[cfg(test)]
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
+    #[cfg(test)]
+    pub(super) fn param(&self) -> Option<&str> {
+        self.param.as_deref()
+    }
+
+    /// Returns the error object of a response that has failed.
+    pub(super) fn response_error(&self) -> Json {
+        let code = match self.status {
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_exceeded",
+            // Codex compacts on this code.
+            _ if self.code() == Some(OVERFLOW) => OVERFLOW,
+            _ => "server_error",
+        };
+        json!({"code": code, "message": self.message})
+    }
+
+    /// Returns the body.
+    pub(super) fn body(&self) -> Json {
+        match self.form {
+            ErrorForm::OpenAi => {
+                let mut error = json!({"message": self.message, "type": self.kind,
+                    "param": self.param, "code": self.code});
+                for (name, value) in &self.more {
+                    error[name] = value.clone();
+                }
+                json!({ "error": error })
+            }
+            ErrorForm::Anthropic => {
+                // Claude Code compacts on these words.
+                let message = match self.code() {
+                    Some(OVERFLOW) => format!("prompt is too long: {}", self.message),
+                    _ => self.message.to_string(),
+                };
+                let error = json!({"type": self.anthropic_kind(), "message": message});
+                json!({"type": "error", "error": error})
+            }
+        }
+    }
+
+    fn anthropic_kind(&self) -> &'static str {
+        match self.status.as_u16() {
+            _ if self.code() == Some(OVERLOADED) => "overloaded_error",
+            401 => "authentication_error",
+            403 => "permission_error",
+            404 => "not_found_error",
+            413 => "request_too_large",
+            429 => "rate_limit_error",
+            504 => "timeout_error",
+            400..500 => REQUEST,
+            _ => "api_error",
+        }
+    }
+
+    fn http_status(&self) -> StatusCode {
+        match self.form {
+            ErrorForm::Anthropic if self.code() == Some(OVERLOADED) => {
+                StatusCode::from_u16(529).unwrap_or(self.status)
+            }
+            _ => self.status,
+        }
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        tracing::debug!(
-            status = self.status.as_u16(),
-            code = self.body["error"]["code"].as_str(),
-            "gateway.refused"
-        );
-        (
-            self.status,
-            AppendHeaders(self.headers),
-            JsonBody(self.body),
-        )
-            .into_response()
+        let status = self.http_status();
+        let code = self.code();
+        tracing::debug!(status = status.as_u16(), code, "gateway.refused");
+        let body = self.body();
+        (status, AppendHeaders(self.headers), JsonBody(body)).into_response()
     }
 }
 
 impl From<HttpError> for ApiError {
     fn from(error: HttpError) -> Self {
         let (kind, code) = match error {
-            HttpError::Unauthorized => ("authentication_error", Json::from("invalid_api_key")),
-            HttpError::Busy => (SERVER, Json::from("overloaded")),
-            _ => (REQUEST, Json::Null),
+            HttpError::Unauthorized => ("authentication_error", "invalid_api_key"),
+            HttpError::Busy => (SERVER, OVERLOADED),
+            _ => (REQUEST, ""),
         };
         Self {
             headers: error.header().into_iter().collect(),
@@ -203,8 +345,10 @@ impl From<UnknownModel> for ApiError {
     fn from(unknown: UnknownModel) -> Self {
         let message = unknown.to_string();
         let mut error = Self::new(StatusCode::NOT_FOUND, REQUEST, "model_not_found", message);
-        error.body["error"]["param"] = "model".into();
-        error.body["error"]["nearest"] = unknown.suggestions.into();
+        error.param = Some("model".into());
+        error
+            .more
+            .push(("nearest".into(), unknown.suggestions.into()));
         error
     }
 }

@@ -1,18 +1,36 @@
-//! An OpenAI-compatible HTTP endpoint on this machine: chat completions, models, metrics.
+//! An HTTP endpoint on this machine for clients of OpenAI's and Anthropic's APIs: chat completions,
+//! responses, messages, models, metrics.
 //!
 //! It binds 127.0.0.1 only, requires a token, and executes nothing. A client's tools are called by
-//! ending the answer with `tool_calls`; the request with their results resumes the same run.
+//! ending the answer with the calls; the request with their results resumes the same run.
 //! Requests of Cursor's native tools are executed by the client's tools, or refused.
+//!
+//! Each API is a thin translator: its requests become a [`client_turn::ClientTurn`], the one
+//! [`turn_driver`] runs it, and an [`event_stream::EventEncoder`] writes what it sends.
 
+mod answer;
+mod answer_format;
+mod answer_limits;
 mod api_error;
-mod chat_completions;
-mod chat_request;
-mod chat_response;
-mod convert_messages;
+mod body;
+mod call_id;
+mod chat;
+mod client_config;
+mod client_turn;
+mod event_stream;
+mod messages;
 mod metrics;
+mod model_names;
 mod models;
+mod remote_images;
+mod responses;
 mod router;
+mod session_key;
 mod token;
+mod tool_choice;
+mod transcript_builder;
+mod turn_driver;
+mod workspace_hint;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
@@ -24,6 +42,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use self::api_error::ApiError;
+use self::client_config::ClientKind;
+pub use self::model_names::ModelNames;
+use self::remote_images::ImageFetcher;
 use self::router::{GatewayState, MAX_TURNS, router};
 pub use self::token::{Token, TokenError};
 use super::backends::Backends;
@@ -32,7 +53,8 @@ use super::model_resolver::ModelResolver;
 use super::session_options::session_options;
 use super::shutdown_signal::shutdown_requested;
 use crate::config::Config;
-use agent::session_manager::SessionManager;
+use agent::session_manager::{SessionManager, SessionOptions};
+use agent::turn::Policy;
 use agent_tools::local_http::{BodyReader, LocalServer};
 use agent_tools::shell::reaper::ChildReaper;
 
@@ -43,7 +65,7 @@ const MEMORY_KIB: usize = 4 * MAX_BODY_BYTES / 1024;
 /// How long turns and their runs may take to end at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(700);
 
-/// Serve OpenAI clients over HTTP on this machine.
+/// Serve clients of OpenAI's and Anthropic's APIs over HTTP on this machine.
 ///
 /// Prints one line of JSON when ready: the base URL, and the file that contains the API key (no
 /// file if CURSOR_SIDECAR_GATEWAY_TOKEN is set). See docs/gateway.md.
@@ -52,6 +74,9 @@ pub struct Serve {
     /// The port on 127.0.0.1; 0 chooses a free one.
     #[arg(long, default_value_t = 0)]
     port: u16,
+    /// Print the settings with which a client uses the gateway on that port, and exit.
+    #[arg(long, value_name = "CLIENT")]
+    print_config: Option<ClientKind>,
 }
 
 /// Why the gateway could not start.
@@ -68,14 +93,20 @@ pub enum GatewayError {
     /// There is no usable token.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// Settings were requested for a port that is not known.
+    #[error("--print-config needs the port that the gateway uses: add --port 4141, for example")]
+    NoPort,
     /// Standard output is closed.
-    #[error("cannot write the ready line: {0}")]
+    #[error("cannot write to standard output: {0}")]
     Io(#[from] std::io::Error),
 }
 
 impl Serve {
     /// Serves until a signal arrives.
     pub async fn run(self, config: Arc<Config>) -> Result<(), GatewayError> {
+        if let Some(client) = self.print_config {
+            return client_config::print(client, self.port, &config);
+        }
         file_limit::raise();
         config.log_warnings();
         // Registered before the ready line, because a reader of that line may send a signal at
@@ -109,14 +140,24 @@ impl Gateway {
             LocalServer::bind(port).map_err(|cause| GatewayError::Listen { port, cause })?;
         let port = server.port();
         // The gateway executes nothing, so there are no processes to watch.
-        let sessions = session_options(&config, ChildReaper::default());
+        let idle = config.gateway.idle_timeout;
+        let sessions = SessionOptions {
+            park_timeout: idle,
+            ..session_options(&config, ChildReaper::default())
+        };
+        let policy = Policy {
+            park: idle,
+            ..config.turn.clone().hands_off()
+        };
         let state = Arc::new(GatewayState {
             token: token.secret.clone(),
             bodies: BodyReader::new(MAX_BODY_BYTES, MEMORY_KIB),
             backends: Backends::default(),
             models: ModelResolver::new(&config),
             sessions: Arc::new(SessionManager::new(sessions)),
-            policy: config.turn.clone().hands_off(),
+            images: ImageFetcher::new(policy.native.allow_private_fetch),
+            responses: Arc::default(),
+            policy,
             workspace: std::env::current_dir().unwrap_or_default(),
             config,
             turns: TaskTracker::new(),
@@ -163,7 +204,7 @@ impl Gateway {
             let mut stderr = std::io::stderr();
             writeln!(
                 stderr,
-                "Give OpenAI clients {url} as base URL and {key} as API key. Ctrl-C ends it."
+                "Give clients {url} as base URL and {key} as API key. `--print-config CLIENT` prints the settings of a client. Ctrl-C ends it."
             )?;
         }
         Ok(())

@@ -3,19 +3,24 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::Json as JsonBody;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
-use http::Uri;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue, Uri};
 use secrecy::SecretString;
+use serde_json::{Value as Json, json};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::api_error::ApiError;
-use super::{chat_completions, metrics, models};
+use super::api_error::{ApiError, ErrorForm};
+use super::remote_images::ImageFetcher;
+use super::responses::ResponseStore;
+use super::{chat, messages, metrics, models, responses};
 use crate::backends::Backends;
 use crate::config::Config;
 use crate::model_resolver::ModelResolver;
@@ -39,6 +44,9 @@ pub(super) struct GatewayState {
     pub(super) models: ModelResolver,
     pub(super) policy: Policy,
     pub(super) sessions: Arc<SessionManager>,
+    pub(super) images: ImageFetcher,
+    /// Responses that may be continued.
+    pub(super) responses: Arc<ResponseStore>,
     /// Active turns.
     pub(super) turns: TaskTracker,
     /// Permits for them.
@@ -53,20 +61,37 @@ impl GatewayState {
     }
 }
 
+/// The header in which clients of Anthropic's API send the token.
+const API_KEY: &str = "x-api-key";
+
 /// Returns the routes. Nothing of a request but its head is read before its token is checked.
 pub(super) fn router(state: Arc<GatewayState>) -> Router {
     let only_get = || async { ApiError::method_not_allowed("GET") };
-    let only_post = || async { ApiError::method_not_allowed("POST") };
+    let only_post = |uri: Uri| async move {
+        ApiError::method_not_allowed("POST").in_form(ErrorForm::of_path(uri.path()))
+    };
     Router::new()
         .route(
             "/v1/chat/completions",
-            post(chat_completions::create).fallback(only_post),
+            post(chat::create).fallback(only_post),
+        )
+        .route("/v1/responses", post(responses::create).fallback(only_post))
+        .route("/v1/messages", post(messages::create).fallback(only_post))
+        .route(
+            "/v1/messages/count_tokens",
+            post(messages::count_tokens).fallback(only_post),
         )
         .route("/v1/models", get(models::list).fallback(only_get))
+        .route("/v1/models/{*id}", get(models::find).fallback(only_get))
+        .route("/health", get(health).fallback(only_get))
         .route("/metrics", get(metrics::show).fallback(only_get))
         .fallback(|uri: Uri| async move { ApiError::unknown_path(uri.path()) })
         .layer(from_fn_with_state(Arc::clone(&state), require_token))
         .with_state(state)
+}
+
+async fn health() -> JsonBody<Json> {
+    JsonBody(json!({"status": "ok", "version": env!("CARGO_PKG_VERSION")}))
 }
 
 async fn require_token(
@@ -74,6 +99,23 @@ async fn require_token(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    check_token(request.headers(), &state.token)?;
+    let checked = check_token(request.headers(), &state.token)
+        .or_else(|error| check_api_key(request.headers(), &state.token).ok_or(error));
+    if let Err(error) = checked {
+        let form = ErrorForm::of_path(request.uri().path());
+        return Err(ApiError::from(error).in_form(form));
+    }
     Ok(next.run(request).await)
+}
+
+/// Checks the token in `x-api-key`, as [`check_token`] does.
+fn check_api_key(headers: &HeaderMap, token: &SecretString) -> Option<()> {
+    let mut keys = headers.get_all(API_KEY).iter();
+    let (Some(key), None) = (keys.next(), keys.next()) else {
+        return None;
+    };
+    let bearer = [b"Bearer ", key.as_bytes()].concat();
+    let mut headers = HeaderMap::new();
+    headers.insert(AUTHORIZATION, HeaderValue::from_bytes(&bearer).ok()?);
+    check_token(&headers, token).ok()
 }

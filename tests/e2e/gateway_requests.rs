@@ -30,7 +30,8 @@ async fn text_is_streamed_or_returned_whole() {
         assert_eq!(reply.thinking, "Let me see.");
         assert_eq!(reply.finish, "stop");
         let usage = json!({"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105,
-                           "prompt_tokens_details": {"cached_tokens": 0}});
+                           "prompt_tokens_details": {"cached_tokens": 0},
+                           "completion_tokens_details": {"reasoning_tokens": 3}});
         assert_eq!(reply.usage, usage);
         assert!(!stream || reply.last == "data: [DONE]", "{reply:?}");
     }
@@ -213,7 +214,7 @@ async fn strangers_are_turned_away() {
             403,
             "web pages",
         ),
-        (ask(&ours, &bearer, "/v1/responses"), 404, "unknown_url"),
+        (ask(&ours, &bearer, "/v1/embeddings"), 404, "unknown_url"),
         (
             ask(&ours, &bearer, "/v1/chat/completions"),
             405,

@@ -172,7 +172,7 @@ impl ChatClient {
 
     pub fn body(&self) -> Json {
         let mut body = json!({"model": "composer-2", "messages": self.messages,
-            "temperature": 0.2, "max_tokens": 1000, "stream": self.stream});
+            "temperature": 0.2, "max_tokens": 1_000_000_000, "stream": self.stream});
         if self.stream {
             body["stream_options"] = json!({"include_usage": true});
         }

@@ -6,7 +6,7 @@
 //! | `sidecar`, `rpc_session` | the sidecar as a process, and a host's session with it |
 //! | `in_process` | a session and a simulator inside the test, where the clock can be paused |
 //! | `run_client` | the engine's runs without sessions |
-//! | `gateway` | `cursor-sidecar gateway` as a process, and an HTTP client of it |
+//! | `gateway`, `api_client` | `cursor-sidecar gateway` as a process, and HTTP clients of it |
 //! | `official_client`, `recordings` | Cursor's own client, which runs in Node, and what it answered |
 //! | `fault_proxy` | a proxy that breaks connections at chosen frames |
 //! | `pi_env`, `pi_rpc`, `pi_screen`, `pi_tools`, `pi_retry_rules` | real pi |
@@ -20,6 +20,7 @@
     missing_docs
 )]
 
+pub mod api_client;
 pub mod debug_log;
 pub mod fault_proxy;
 pub mod gateway;

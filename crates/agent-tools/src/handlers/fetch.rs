@@ -23,17 +23,33 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Why a page could not be fetched.
 #[derive(Debug, thiserror::Error)]
-enum FetchFailure {
+pub enum FetchFailure {
+    /// It is not a URL.
     #[error("Failed to parse URL from {0}")]
     Url(String),
+    /// Neither http nor https.
     #[error("{}", tools::ONLY_HTTP)]
     Scheme,
+    /// An address on this machine or in a private network.
     #[error("{}", refusals::private_address(.0))]
     Private(String),
+    /// The request failed.
     #[error("fetch failed")]
     Http(#[source] reqwest::Error),
+    /// It was cancelled.
     #[error("{}", tools::FETCH_CANCELLED)]
     Cancelled,
+}
+
+/// What a server returned, up to a size.
+#[derive(Debug)]
+pub struct Download {
+    /// The HTTP status.
+    pub status: u16,
+    /// The type that the server names.
+    pub content_type: String,
+    /// The body, cut at the maximum size.
+    pub body: Vec<u8>,
 }
 
 /// Executes one fetch request.
@@ -59,6 +75,23 @@ pub(super) async fn fetch(
 }
 
 async fn page(given: &str, allow_private: bool) -> Result<FetchSuccess, FetchFailure> {
+    let page = download(given, allow_private, MAX_BYTES).await?;
+    let body = page.body.strip_prefix(MARK).unwrap_or(&page.body);
+    Ok(FetchSuccess {
+        url: given.to_owned(),
+        content: String::from_utf8_lossy(body).into_owned(),
+        status_code: page.status.into(),
+        content_type: page.content_type,
+    })
+}
+
+/// Downloads at most `max_bytes` from a URL, within 30 s and from public addresses only unless
+/// `allow_private`.
+pub async fn download(
+    given: &str,
+    allow_private: bool,
+    max_bytes: usize,
+) -> Result<Download, FetchFailure> {
     let url = Url::parse(given).map_err(|_| FetchFailure::Url(given.into()))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(FetchFailure::Scheme);
@@ -97,17 +130,16 @@ async fn page(given: &str, allow_private: bool) -> Result<FetchSuccess, FetchFai
         .unwrap_or_else(|| "text/plain".into());
     let mut body = Vec::new();
     while let Some(chunk) = answer.chunk().await.map_err(FetchFailure::Http)? {
-        let room = MAX_BYTES - body.len();
+        let room = max_bytes - body.len();
         body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-        if body.len() == MAX_BYTES {
+        if body.len() == max_bytes {
             break;
         }
     }
-    Ok(FetchSuccess {
-        url: given.to_owned(),
-        content: String::from_utf8_lossy(body.strip_prefix(MARK).unwrap_or(&body)).into_owned(),
-        status_code: status.into(),
+    Ok(Download {
+        status,
         content_type,
+        body,
     })
 }
 

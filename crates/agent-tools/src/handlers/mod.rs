@@ -6,7 +6,7 @@
 //! everything held in memory is bounded. This module knows no streams, ids or hosts.
 
 mod delete;
-mod fetch;
+pub mod fetch;
 mod git_diff;
 mod grep;
 pub(crate) mod io_errors;

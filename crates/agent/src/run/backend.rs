@@ -64,6 +64,9 @@ impl OpenError {
             Self::Exchange(ExchangeError::Transient(CallError::Wire(WireError::Transport(_)))) => {
                 Failure::Transport(text)
             }
+            Self::Exchange(ExchangeError::Transient(CallError::Wire(WireError::Remote(
+                remote,
+            )))) if remote.status == Some(429) => Failure::Server(format!("{text} (HTTP 429)")),
             Self::Exchange(error) if error.is_transient() => Failure::Server(text),
             Self::Exchange(ExchangeError::Rejected(_)) => Failure::Key(text),
             Self::Exchange(_) | Self::Setup(_) | Self::State(_) => Failure::Refused(text),

@@ -164,19 +164,14 @@ impl SessionManager {
         id: Option<&str>,
     ) -> (Session, session_index::SessionMatch) {
         let mut found = state.index.find(transcript, id);
-        let session = if found.is_unnamed() {
+        if found.is_unnamed() {
             let idle = self.options.park_timeout.max(MIN_UNNAMED_IDLE);
             for unused in state.index.take_unused(idle) {
                 state.sessions.close(&unused);
             }
-            let (id, reaper) = (&found.session_id, &self.options.reaper);
-            let max_parked = self.options.max_parked;
-            state.sessions.open(id, max_parked, |last| {
-                Session::start_unkept(last, id, reaper.clone())
-            })
-        } else {
-            self.open_in(state, &found.session_id)
-        };
+        }
+        // Each turn says whether an unnamed session is stored.
+        let session = self.open_in(state, &found.session_id);
         state.index.begin_turn(&mut found);
         // The least recently used session may have been closed.
         let State {

@@ -95,7 +95,7 @@ impl SessionIndex {
             Some(id)
         });
         SessionMatch {
-            session_id: found.unwrap_or_else(|| format!("{UNNAMED}{}", Uuid::new_v4())),
+            session_id: found.unwrap_or_else(unnamed_id),
             found_by,
             answers: digest_before(transcript, &transcript.messages),
             active: None,
@@ -176,6 +176,12 @@ impl SessionIndex {
             session.last_used = Instant::now();
         }
     }
+}
+
+/// Returns a new id for a client that sends none; short, because ids of calls may contain it.
+fn unnamed_id() -> String {
+    let id = Uuid::new_v4().simple().to_string();
+    format!("{UNNAMED}{}", &id[..16])
 }
 
 /// Returns the ids of the calls whose results follow the last assistant message.

@@ -18,6 +18,10 @@ pub enum Cause {
     Model,
     /// Cursor has no capacity now.
     Capacity,
+    /// Cursor refuses more requests for now, without saying which limit was reached.
+    RateLimit,
+    /// Cursor does not offer the model in this region.
+    Region,
     /// Cursor refuses the request.
     Refused,
     /// Cursor failed, or the connection to it.
@@ -32,6 +36,17 @@ pub enum Cause {
     Internal,
 }
 
+/// Returns whether the text of a server error is a limit without an explanation. By the text,
+/// because the exchange of the key reports the same in another class.
+pub fn is_rate_limit(text: &str) -> bool {
+    const ENDS: [&str; 3] = [
+        "[resource_exhausted]",
+        "[resource_exhausted] Error",
+        "(HTTP 429)",
+    ];
+    ENDS.iter().any(|end| text.ends_with(end))
+}
+
 impl Cause {
     /// Returns the cause of a failed run.
     pub(super) fn of(failure: &Failure) -> Self {
@@ -40,6 +55,12 @@ impl Cause {
             Failure::Upgrade(_) | Failure::Payment(_) => Self::Quota,
             Failure::Model(_) => Self::Model,
             Failure::Capacity(_) => Self::Capacity,
+            Failure::Region(_) => Self::Region,
+            Failure::Server(text)
+                if is_rate_limit(text) || text.starts_with("[resource_exhausted]") =>
+            {
+                Self::RateLimit
+            }
             Failure::TooLarge(_) | Failure::Persistent(_) | Failure::StateLost(_) => Self::Upstream,
             // By the text of the error, because an overflow arrives in many classes.
             _ if wording(failure).starts_with("context_length_exceeded") => Self::Overflow,

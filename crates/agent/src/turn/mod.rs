@@ -22,7 +22,7 @@ pub mod usage;
 
 pub use activity_display::{Follows, Record, Surface, is_card};
 pub use error_text::{ContinuationLost, LOST, too_long, wording};
-pub use failure_cause::Cause;
+pub use failure_cause::{Cause, is_rate_limit};
 pub use policy::{Bridging, LONGEST_PARK, Policy, Questions};
 pub use request::{
     Frontend, HostToolMode, Keep, Stop, TurnEvent, TurnRequest, TurnResult, turn_events,
