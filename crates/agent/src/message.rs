@@ -43,19 +43,19 @@ pub enum MessageKind {
     Command {
         /// The command line.
         command: String,
-        /// EffectDigest it printed.
+        /// What it printed.
         output: String,
     },
     /// A summary that replaces earlier messages.
     Summary {
         /// Its text.
         text: String,
-        /// EffectDigest it replaces.
+        /// What it replaces.
         of: Summarized,
     },
 }
 
-/// EffectDigest a summary replaces.
+/// What a summary replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Summarized {
     /// The beginning of the conversation.
@@ -104,7 +104,7 @@ pub struct ToolResult {
     pub call_id: String,
     /// The host's name of the tool; empty if unknown.
     pub tool: String,
-    /// EffectDigest the tool returned.
+    /// What the tool returned.
     pub content: Vec<Content>,
     /// Whether the tool failed.
     pub is_error: bool,

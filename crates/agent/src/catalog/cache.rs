@@ -120,7 +120,7 @@ pub(super) enum CacheError {
     InvalidState {
         /// The file.
         path: PathBuf,
-        /// EffectDigest is wrong with it.
+        /// What is wrong with it.
         problem: &'static str,
     },
 }

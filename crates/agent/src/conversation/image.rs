@@ -65,7 +65,7 @@ pub enum ImageError {
 }
 
 /// Returns the range of the user's latest turn: the last user message and those before it since
-/// the model's last answer. EffectDigest other programs add to it, such as pi's extensions, are user
+/// the model's last answer. What other programs add to it, such as pi's extensions, are user
 /// messages too.
 fn latest_turn(messages: &[Message]) -> std::ops::Range<usize> {
     let end = messages.iter().rposition(Message::is_user);

@@ -1,4 +1,4 @@
-//! RestartOwner a turn whose run was lost, from the tool results in the host's history.
+//! Restarts a turn whose run was lost, from the tool results in the host's history.
 //!
 //! A turn starts with the user's last message before the model's last answer; the turns before it
 //! are complete. Positions are counted in the host's messages, never in text we derived from them,
@@ -61,7 +61,7 @@ pub struct LostTurn<'a> {
     received: Vec<&'a str>,
 }
 
-/// EffectDigest a new run is sent.
+/// What a new run is sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResumePrompt {
     /// The message text; empty if there is nothing to send.

@@ -110,7 +110,7 @@ pub struct LockedConversation {
     _lock: File,
 }
 
-/// EffectDigest the file system allows in a conversation's directory.
+/// What the file system allows in a conversation's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
     Write,

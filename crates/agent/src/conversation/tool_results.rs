@@ -1,4 +1,4 @@
-//! EffectDigest a host sends to a run that waits for tool results.
+//! What a host sends to a run that waits for tool results.
 
 use super::flat_message::{ImageHandling, Role, flatten_with};
 use super::image::{self, DecodedImage};

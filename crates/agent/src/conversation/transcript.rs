@@ -1,4 +1,4 @@
-//! EffectDigest a host sends with a turn: system prompt, tools and messages.
+//! What a host sends with a turn: system prompt, tools and messages.
 
 use serde_json::Value as Json;
 

@@ -7,7 +7,7 @@
 //! answered with a note that the work was already executed; if it sends the request once more, the
 //! request is executed.
 //!
-//! EffectDigest was executed stays recorded when a checkpoint includes it: the checkpoint may be given up,
+//! What was executed stays recorded when a checkpoint includes it: the checkpoint may be given up,
 //! and then nothing else knows.
 
 mod digest;
@@ -58,7 +58,7 @@ pub(super) struct Effect {
     pub(super) replies: Vec<ExecReply>,
     /// The outcome: success, or the error sent to the server.
     pub(super) end: Result<(), ExecError>,
-    /// EffectDigest the server knows of the result.
+    /// What the server knows of the result.
     ack: AckState,
     /// Whether this stream has continued without requesting it. The checkpoint it started from
     /// includes the result, or the model has chosen something else.
@@ -126,7 +126,7 @@ enum Unreplayable {
     Something,
 }
 
-/// EffectDigest a new run starts from.
+/// What a new run starts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// The newest checkpoint.

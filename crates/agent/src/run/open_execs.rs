@@ -23,10 +23,10 @@ const REPLIES: usize = 64;
 /// Requests executed here concurrently; others wait, because each holds its result until the
 /// stream has sent it. Host tool calls are not counted.
 const MAX_WORKING: usize = 256;
-/// OpenExec requests at most, including those that wait and those the host executes.
+/// Open requests at most, including those that wait and those the host executes.
 pub(super) const MAX_OPEN: usize = 20_000;
 
-/// OpenExec requests. Dropping this aborts all of them.
+/// Open requests. Dropping this aborts all of them.
 pub(super) struct OpenExecs {
     executor: Arc<dyn Executor>,
     /// By task, because a server may use an id twice.
@@ -72,7 +72,7 @@ impl Drop for OpenExecs {
     }
 }
 
-/// EffectDigest an open request produced.
+/// What an open request produced.
 pub(super) enum ExecEvent {
     /// A reply to the server.
     Reply(u32, Box<ExecReply>),

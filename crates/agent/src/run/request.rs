@@ -25,7 +25,7 @@ pub struct RunSpec {
     pub conversation_id: String,
     /// The conversation's last checkpoint.
     pub state: Option<Bytes>,
-    /// EffectDigest to do.
+    /// What to do.
     pub action: Action,
     /// Which model.
     pub model: Model,
@@ -48,7 +48,7 @@ pub struct RunSpec {
     pub done: EffectLog,
 }
 
-/// EffectDigest a run does.
+/// What a run does.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// Answers a message.

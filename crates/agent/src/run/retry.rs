@@ -113,12 +113,12 @@ impl Default for Timing {
     }
 }
 
-/// EffectDigest an attempt achieved before it failed.
+/// What an attempt achieved before it failed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Progress {
     /// The newest checkpoint that the attempt received.
     pub checkpoint: Option<Bytes>,
-    /// EffectDigest the user has seen since that checkpoint, or since the start.
+    /// What the user has seen since that checkpoint, or since the start.
     pub shown: VisibleProgress,
 }
 
@@ -138,7 +138,7 @@ pub enum VisibleProgress {
     Executed,
 }
 
-/// EffectDigest to do after a failed attempt.
+/// What to do after a failed attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RetryDecision {
     /// Send the same request again.

@@ -52,10 +52,10 @@ pub enum Command {
     /// The commands after this one wait until the results of these host calls, which the host has
     /// returned, are sent to the server.
     AfterResults(Vec<String>),
-    /// Cancels the run because the user stopped it. EffectDigest it was executing may be wanted again, so
+    /// Cancels the run because the user stopped it. What it was executing may be wanted again, so
     /// it is not recorded.
     Cancel,
-    /// Cancels the run because another one replaces it. EffectDigest it was executing is recorded as
+    /// Cancels the run because another one replaces it. What it was executing is recorded as
     /// interrupted.
     Leave,
     /// Shortens the wait of a cancelled run, because the owner waits for it to end.

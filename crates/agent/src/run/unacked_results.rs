@@ -45,7 +45,7 @@ struct UnackedResult {
     in_checkpoint: InCheckpoint,
 }
 
-/// EffectDigest the newest checkpoint says about a call.
+/// What the newest checkpoint says about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InCheckpoint {
     /// Does not mention it; the result may be included or not.

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use cursor_proto::agent::v1::{agent_server_message::Message, interaction_update};
 
-/// RestartOwner of an idle stream, by default.
+/// Restarts of an idle stream, by default.
 pub const RETRIES: u32 = 3;
 
 /// How long a stream may go without work after an exec request that this version cannot answer.
@@ -38,7 +38,7 @@ impl Default for IdleLimits {
     }
 }
 
-/// EffectDigest a message says about the server.
+/// What a message says about the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Activity {
     /// The server is working.
@@ -151,7 +151,7 @@ impl Watchdog {
         }
     }
 
-    /// RestartOwner the wait, because the server did something.
+    /// Restarts the wait, because the server did something.
     pub(super) fn worked(&mut self, now: Instant) {
         self.last_work = now;
         self.unknown_exec = None;

@@ -23,7 +23,7 @@ const MAX_REMEMBERED: usize = 8192;
 /// The prefix of the ids that are made up for clients that send none.
 const UNNAMED: &str = "unnamed/";
 
-/// EffectDigest identifies the sessions of clients without a session id.
+/// What identifies the sessions of clients without a session id.
 #[derive(Default)]
 pub(super) struct SessionIndex {
     /// Calls that were sent to clients, and their sessions.

@@ -208,7 +208,7 @@ pub(super) struct ConversationSlot {
     look: BlobCheck,
 }
 
-/// EffectDigest a turn starts with.
+/// What a turn starts with.
 #[derive(Debug)]
 pub(super) struct LoadedConversation {
     pub(super) conversation: Option<Conversation>,

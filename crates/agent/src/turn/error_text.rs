@@ -78,7 +78,7 @@ pub struct ContinuationLost {
     pub skip: Option<&'static str>,
 }
 
-/// EffectDigest the user can do about it.
+/// What the user can do about it.
 pub const LOST: &str = "Cursor tool continuation was lost because the live upstream bridge is no longer available. Retry from before the tool call or start a new turn.";
 
 impl ContinuationLost {

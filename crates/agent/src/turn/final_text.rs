@@ -1,6 +1,6 @@
 //! Which text is still to be shown when a run ends, given what was streamed.
 
-/// EffectDigest a run ended with.
+/// What a run ended with.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Candidates<'a> {
     /// The result, if the run has one.

@@ -12,7 +12,7 @@ use crate::run::EffectDigest;
 use agent_tools::{ExecError, ExecRequest, ExecTask, Executor, PendingQuestion, ReplySender};
 use cursor_proto::agent::v1::AskQuestionArgs;
 
-/// Logs what is executed within a turn: by us, or by a host that executes inline. EffectDigest a host
+/// Logs what is executed within a turn: by us, or by a host that executes inline. What a host
 /// executes between turns is in its history.
 pub(super) struct IntentLogger {
     inner: Arc<dyn Executor>,

@@ -84,7 +84,7 @@ pub(super) struct LiveRun {
     settling: usize,
 }
 
-/// EffectDigest a run starts with: the history it is sent and the part of the answer that exists already.
+/// What a run starts with: the history it is sent and the part of the answer that exists already.
 pub(super) struct KnownHistory {
     pub(super) covers: Fingerprint,
     pub(super) answer: String,

@@ -71,7 +71,7 @@ enum SessionCommand {
     Release(oneshot::Sender<()>),
 }
 
-/// EffectDigest a queued turn turns out to be.
+/// What a queued turn turns out to be.
 #[derive(Debug)]
 enum TicketUse {
     Turn(Box<TurnRequest>),
@@ -241,7 +241,7 @@ struct SessionTask {
     answered: Option<Instant>,
     /// A run that waits for the host, and until when.
     live: Option<(LiveRun, Instant)>,
-    /// EffectDigest was executed for the prompt under way.
+    /// What was executed for the prompt under way.
     effects: Effects,
     /// Cards whose run was released while the host displayed them.
     cards: Option<ActivityDisplay>,

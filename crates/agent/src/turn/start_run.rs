@@ -34,7 +34,7 @@ use agent_tools::permission::GrantedTools;
 use agent_tools::request_context::{Instruction, RunContext};
 use agent_tools::shell::ShellSession;
 
-/// EffectDigest all runs of a session share.
+/// What all runs of a session share.
 pub(super) struct SessionResources<'a> {
     /// Recorded results of the cards the host was sent.
     pub(super) recorded: &'a Recorded,
@@ -52,7 +52,7 @@ pub(super) struct SessionResources<'a> {
     pub(super) gate: &'a watch::Sender<Weak<ExternalCallSender>>,
 }
 
-/// EffectDigest happened earlier in the turn a run is started for.
+/// What happened earlier in the turn a run is started for.
 #[derive(Debug, Default)]
 pub(super) struct CarriedOver {
     /// Retries used so far.

@@ -68,7 +68,7 @@ struct PendingInjection {
     deadline: Option<Instant>,
 }
 
-/// EffectDigest to do after a report.
+/// What to do after a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InjectionStep {
     /// Nothing: the run continues.
@@ -141,7 +141,7 @@ impl Steering {
         Injection { id, message }
     }
 
-    /// RestartOwner the deadline of every message that has no report yet.
+    /// Restarts the deadline of every message that has no report yet.
     pub(super) fn rearm(&mut self, now: Instant) {
         for words in &mut self.pending {
             words.deadline = words.deadline.map(|_| now + REPORT_TIMEOUT);

@@ -72,7 +72,7 @@ pub fn context(system: &str, messages: &[Message]) -> u64 {
     estimate(system) + words(messages) + pictures(image::count_latest(messages))
 }
 
-/// EffectDigest a turn sent and received, for an estimate where Cursor reports nothing.
+/// What a turn sent and received, for an estimate where Cursor reports nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seen {
     /// Tokens that were sent to the model in this turn.

@@ -80,7 +80,7 @@ impl Attempt<'_> {
         self.latest_end = Some(self.last_inbound + self.max_after_turn());
     }
 
-    /// RestartOwner the wait for the end of the stream, without extending its upper limit.
+    /// Restarts the wait for the end of the stream, without extending its upper limit.
     fn restart_end_wait(&mut self) {
         self.turn_ended = Some(self.last_inbound);
         self.liveness_counts_until = Some(self.last_inbound + self.context.timing.after_turn);

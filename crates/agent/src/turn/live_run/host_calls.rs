@@ -12,7 +12,7 @@ use crate::turn::request::{HostToolMode, TurnEvent, TurnRequest};
 use crate::turn::turn_progress::{TurnProgress, send_event};
 use agent_tools::bridge::{HostCall, HostResult};
 
-/// EffectDigest a turn has offered to the host.
+/// What a turn has offered to the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::turn) enum PendingBatch {
     Nothing,

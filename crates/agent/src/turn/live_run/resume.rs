@@ -17,7 +17,7 @@ use crate::turn::turn_progress::TurnProgress;
 use agent_tools::bridge::HostResult;
 use foundation::Digest;
 
-/// EffectDigest the host sends that Cursor does not have.
+/// What the host sends that Cursor does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum News {
     /// Nothing.

@@ -1,4 +1,4 @@
-//! EffectDigest was executed for the prompt under way. It is kept from the first run of the prompt until
+//! What was executed for the prompt under way. It is kept from the first run of the prompt until
 //! the prompt is answered, whatever happens to runs, checkpoints and conversations meanwhile: what
 //! ran, ran.
 
@@ -43,7 +43,7 @@ impl Effects {
         self.done = Some((Prompt::History(history), memo));
     }
 
-    /// Keeps the effects of a run that the user stopped. EffectDigest was being executed may be wanted
+    /// Keeps the effects of a run that the user stopped. What was being executed may be wanted
     /// again, so the log is used only by another process: the host may be gone.
     pub(super) fn stopped(&mut self, history: Fingerprint, memo: Option<EffectLog>) {
         self.log = None;

@@ -388,7 +388,7 @@ impl SessionTask {
             Some("")
         };
         let gap = known.map_or(AnswerGap::None, |known| compare(known, tally.answer()));
-        // EffectDigest the history contains after the checkpoint is not sent separately.
+        // What the history contains after the checkpoint is not sent separately.
         let covered = sent.map_or(0, Fingerprint::len);
         let in_history = words
             .iter()
