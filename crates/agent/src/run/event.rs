@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::effect_log::{EffectDigest, EffectLog};
 use super::queue::Weighed;
 use super::retry::{RetriesUsed, VisibleProgress};
+use crate::effect_log::{EffectDigest, EffectLog};
 use agent_tools::bridge::HostCall;
 use cursor_client::failure::Failure;
 use cursor_proto::agent::v1::{
@@ -60,7 +60,7 @@ pub struct Checkpoint {
     /// generated that text, and this one has not repeated it.
     pub behind: String,
     /// Effects executed here that it is the first checkpoint to include for certain.
-    pub settled: Vec<EffectDigest>,
+    pub saved: Vec<EffectDigest>,
 }
 
 /// Token counts as the server reports them; `None` where it reports none.
@@ -90,7 +90,7 @@ pub struct Ended {
     /// Visible output or effects that no checkpoint includes.
     pub left: VisibleProgress,
     /// Effects executed, for a run that replaces this one.
-    pub done: EffectLog,
+    pub effects: EffectLog,
 }
 
 /// How a run ended.

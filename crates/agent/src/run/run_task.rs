@@ -14,7 +14,6 @@ use uuid::Uuid;
 use super::attempt::{self, AttemptContext, CloseReason};
 use super::backend::{Backend, Opened};
 use super::blobs::Blobs;
-use super::effect_log::EffectLog;
 use super::event::{Ended, Outcome, RunEvent, Usage};
 use super::queue::{self, QueueBounds};
 use super::request::{Action, Mode, RunSpec, UserMessage};
@@ -23,8 +22,8 @@ use super::retry::{
     VisibleProgress,
 };
 use super::text_dedupe::TextDedupe;
-use super::unacked_results::UnackedResults;
 use super::watchdog::{Idle, IdleTimeout, Phase};
+use crate::effect_log::EffectLog;
 use crate::prompts;
 use agent_tools::Executor;
 use cursor_client::error::WireError;
@@ -106,7 +105,7 @@ pub fn start(
     let span =
         tracing::debug_span!("run", run = %ids.original, conversation = spec.conversation_id);
     let mut spec = spec;
-    let memo = std::mem::take(&mut spec.done);
+    let effects = std::mem::take(&mut spec.effects);
     let (shown, spent) = (TextDedupe::after(spec.shown.clone()), spec.spent);
     let (overlap, mode) = match &spec.action {
         Action::UserMessage(message) => (shown.marked_sent(), message.mode),
@@ -133,8 +132,7 @@ pub fn start(
         left: VisibleProgress::Nothing,
         overlap,
         mode,
-        memo,
-        unacked: UnackedResults::default(),
+        effects,
     };
     let final_event = run.events.clone();
     let task = async move {
@@ -149,7 +147,7 @@ pub fn start(
                 spent,
                 rest: Duration::ZERO,
                 left: VisibleProgress::Executed,
-                done: EffectLog::lost(),
+                effects: EffectLog::lost(),
             };
             let _ = final_event.send(RunEvent::Ended(ended)).await;
         }
@@ -184,8 +182,7 @@ struct RunTask {
     left: VisibleProgress,
     overlap: TextDedupe,
     mode: Option<Mode>,
-    memo: EffectLog,
-    unacked: UnackedResults,
+    effects: EffectLog,
 }
 
 /// The result of one attempt.
@@ -255,7 +252,7 @@ impl RunTask {
             }
             _ => Duration::ZERO,
         };
-        self.memo.restart();
+        self.effects.restart();
         let ended = Ended {
             outcome,
             usage: self.usage,
@@ -263,7 +260,7 @@ impl RunTask {
             spent: self.ledger.spent(),
             rest,
             left: self.left,
-            done: self.memo,
+            effects: self.effects,
         };
         let _ = self.events.send(RunEvent::Ended(ended)).await;
     }
@@ -277,7 +274,7 @@ impl RunTask {
             Some(text) => {
                 // A message replaces the calls that the checkpoint waits for, so their results are
                 // sent with it.
-                let mut parts = self.memo.send_results();
+                let mut parts = self.effects.send_results();
                 parts.push(prompts::continue_answer(&text));
                 Action::UserMessage(UserMessage {
                     text: parts.join("\n\n"),
@@ -314,8 +311,7 @@ impl RunTask {
         let started = tokio::time::Instant::now();
         self.attempts += 1;
         self.overlap.restart();
-        self.memo.restart();
-        self.unacked.restart();
+        self.effects.restart();
         tracing::debug!(n = self.attempts, request = %self.ids.request, "attempt.started");
         let opened = match self.spec.request(self.ids.original) {
             Ok(first) => tokio::select! {
@@ -356,8 +352,7 @@ impl RunTask {
                 held: &mut self.held,
                 answer_bytes: &mut self.answer_bytes,
                 overlap: &mut self.overlap,
-                memo: &mut self.memo,
-                unacked: &mut self.unacked,
+                effects: &mut self.effects,
                 on_accepted: &|| {
                     self.backend.choice.accepted(
                         &self.backend.endpoints.agent,

@@ -24,9 +24,10 @@ use super::turn_progress::{Shown, TurnProgress, send_event};
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
 use crate::conversation::tool_results::pending_results;
+use crate::effect_log::{EffectDigest, EffectLog};
 use crate::message::Message;
 use crate::run::queue::Weighed as _;
-use crate::run::{Command, EffectLog, Ended, Handle, Outcome, RunEvent};
+use crate::run::{Command, Ended, Handle, Outcome, RunEvent};
 use agent_tools::bridge::external_calls::ExternalCallReceiver;
 use agent_tools::bridge::{Bridge, HostCall};
 use agent_tools::permission::TurnTools;
@@ -49,8 +50,8 @@ pub(super) struct LiveRun {
     /// The checkpoint the run started with.
     initial_state: Option<bytes::Bytes>,
     on_disk: OnDisk,
-    /// Effects the checkpoint includes that are not yet removed from the intent log.
-    settled: Vec<String>,
+    /// Effects the checkpoint includes that are not yet marked in the file of the effect log.
+    saved: Vec<EffectDigest>,
     /// The history the run was sent.
     covers: Fingerprint,
     /// The same without the latest user message, if nothing else came with it.
@@ -116,7 +117,7 @@ impl LiveRun {
             initial_state: conversation.state.clone(),
             conversation,
             on_disk: OnDisk::Current,
-            settled: Vec::new(),
+            saved: Vec::new(),
             covers,
             before_message: None,
             answer,
@@ -167,9 +168,9 @@ impl LiveRun {
     }
 
     /// Returns the effects of a run that ended while the host was away.
-    pub(super) fn done(&self) -> EffectLog {
+    pub(super) fn effects(&self) -> EffectLog {
         match self.waiting.back() {
-            Some(RunEvent::Ended(ended)) => ended.done.clone(),
+            Some(RunEvent::Ended(ended)) => ended.effects.clone(),
             _ => EffectLog::default(),
         }
     }
@@ -337,8 +338,8 @@ impl LiveRun {
     }
 
     /// Returns and clears the effects that the checkpoint includes.
-    pub(super) fn settled(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.settled)
+    pub(super) fn take_saved(&mut self) -> Vec<EffectDigest> {
+        std::mem::take(&mut self.saved)
     }
 
     /// Sends the run's events to the host until the host must execute something or the run ends.

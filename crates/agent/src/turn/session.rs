@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
-use self::effects::Effects;
+use self::effects::PromptEffects;
 use super::activity_display::{ActivityDisplay, Record, Recorded};
 use super::conversation_slot::{Conversation, ConversationSlot};
 use super::failure_cause::Cause;
@@ -24,7 +24,8 @@ use super::usage;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::lost_turn::TurnStart;
 use crate::conversation::store::Store;
-use crate::run::{Outcome, Start, UserMessage};
+use crate::effect_log::Start;
+use crate::run::{Outcome, UserMessage};
 use agent_tools::bridge::external_calls::ExternalCallSender;
 use agent_tools::host_delegate::ReadCache;
 use agent_tools::permission::GrantedTools;
@@ -113,7 +114,7 @@ impl Session {
             shown_notices: BTreeSet::new(),
             answered: None,
             live: None,
-            effects: Effects::default(),
+            effects: PromptEffects::default(),
             cards: None,
             recorded: recorded.clone(),
             bench: Arc::new(ShellSession::new(reaper)),
@@ -242,7 +243,7 @@ struct SessionTask {
     /// A run that waits for the host, and until when.
     live: Option<(LiveRun, Instant)>,
     /// What was executed for the prompt under way.
-    effects: Effects,
+    effects: PromptEffects,
     /// Cards whose run was released while the host displayed them.
     cards: Option<ActivityDisplay>,
     /// Recorded results of the cards the host was sent.
@@ -268,7 +269,7 @@ impl SessionTask {
                     // the background and could overwrite a later one.
                     if let (Idle::Changed, Some((live, _))) = (idle, &mut self.live) {
                         match live.save().await {
-                            Ok(()) => self.effects.saved(&live.settled()),
+                            Ok(()) => self.effects.saved(&live.take_saved()),
                             Err(error) => tracing::warn!(
                                 "the session's last checkpoint could not be saved: {error}"
                             ),
@@ -315,14 +316,14 @@ impl SessionTask {
 
     /// Forgets the conversation, but not what was executed for the prompt under way.
     async fn invalidate(&mut self) {
-        let mut memo = None;
+        let mut effects = None;
         if let Some((mut live, _)) = self.live.take() {
             live.leave().await;
             let ended = live.drain(std::future::ready(())).await;
-            memo = ended.map(|ended| ended.done);
+            effects = ended.map(|ended| ended.effects);
             self.cards = Some(live.into_parts().1);
         }
-        self.effects.rewritten(memo);
+        self.effects.rewritten(effects);
         self.undelivered.clear();
         self.memory.forget().await;
     }
@@ -339,7 +340,7 @@ impl SessionTask {
             }
             self.undelivered.extend(live.undelivered());
             if let Some(ended) = ended {
-                self.effects.keep(live.history(), ended.done);
+                self.effects.keep(live.history(), ended.effects);
             }
             let (notice, cards) = self.save_conversation(live).await;
             self.cards = Some(cards);
@@ -383,7 +384,7 @@ impl SessionTask {
                     let place = TurnStart::of(&request.transcript.messages);
                     live.pause(place, self.memory.key(), recover::now());
                     match live.save().await {
-                        Ok(()) => self.effects.saved(&live.settled()),
+                        Ok(()) => self.effects.saved(&live.take_saved()),
                         Err(error) => self.note(&request, error).await,
                     }
                     live.present(&request, &mut tally).await;
@@ -417,8 +418,8 @@ impl SessionTask {
             if over && live.has_undelivered() {
                 let words = live.take_undelivered();
                 if let Some(ended) = ended {
-                    let done = ended.done.handed_on_behind_words(Start::State);
-                    self.effects.keep(live.history(), done);
+                    let effects = ended.effects.for_next_run(Start::State, true);
+                    self.effects.keep(live.history(), effects);
                 }
                 live = match self
                     .send_separately(live.conversation, words, &request, &mut tally)
@@ -495,7 +496,8 @@ impl SessionTask {
         live.cancel().await;
         let ended = live.drain(self.next_turn()).await;
         live.check_checkpoint(ended.as_ref().map(|ended| &ended.outcome));
-        self.effects.stopped(history, ended.map(|ended| ended.done));
+        let effects = ended.map(|ended| ended.effects);
+        self.effects.stopped(history, effects);
         // These messages were reported as accepted.
         self.undelivered.extend(live.undelivered());
         self.undelivered.extend(last);
@@ -538,11 +540,11 @@ impl SessionTask {
     /// Saves the conversation of a run that has ended. Returns a notice for the user if that fails,
     /// and the run's cards.
     async fn save_conversation(&mut self, mut live: LiveRun) -> (Option<String>, ActivityDisplay) {
-        let settled = live.settled();
+        let saved = live.take_saved();
         let (conversation, cards) = live.into_parts();
         let notice = self.put(conversation).await;
         if notice.is_none() {
-            self.effects.saved(&settled);
+            self.effects.saved(&saved);
         }
         (notice, cards)
     }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::activity_display::{ActivityDisplay, Recorded};
 use super::conversation_slot::Conversation;
-use super::intent_logging::{Calls, IntentLogger};
+use super::intent_logging::IntentLogger;
 use super::live_run::{KnownHistory, LiveRun};
 use super::policy::Bridging;
 use super::request::{HostToolMode, TurnRequest};
@@ -16,12 +16,10 @@ use super::usage;
 use crate::conversation::bootstrap::{self, HistoryBudget};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::image;
-use crate::conversation::intent_log::IntentLog;
 use crate::conversation::store::LockedConversation;
+use crate::effect_log::{EffectLog, LogFile};
 use crate::message::Message;
-use crate::run::{
-    Action, EffectLog, RestartOwner, RetriesUsed, RetryPolicy, RunSpec, Timing, start,
-};
+use crate::run::{Action, RestartOwner, RetriesUsed, RetryPolicy, RunSpec, Timing, start};
 use agent_tools::bridge::Bridge;
 use agent_tools::bridge::external_calls::{self, ExternalCallSender};
 use agent_tools::bridge::tool_set::{HostTool, OfferedTools, PROVIDER};
@@ -46,8 +44,8 @@ pub(super) struct SessionResources<'a> {
     pub(super) granted: &'a GrantedTools,
     /// The user's Cursor settings.
     pub(super) settings: Arc<CursorConfig>,
-    /// The intent log.
-    pub(super) begun: Option<Arc<IntentLog>>,
+    /// The file of the effect log.
+    pub(super) log_file: Option<Arc<LogFile>>,
     /// Publishes the gate of each run.
     pub(super) gate: &'a watch::Sender<Weak<ExternalCallSender>>,
 }
@@ -64,7 +62,7 @@ pub(super) struct CarriedOver {
     /// All answer text that was sent to the host in this turn.
     pub(super) answer: String,
     /// Effects of earlier runs.
-    pub(super) done: EffectLog,
+    pub(super) effects: EffectLog,
 }
 
 /// Starts a run with `action`.
@@ -134,8 +132,8 @@ pub(super) fn launch(
     let executor = HookedExecutor::around(
         IntentLogger::around(
             Arc::new(executor),
-            surroundings.begun.clone(),
-            Calls::of(&request.hands),
+            surroundings.log_file.clone(),
+            matches!(request.hands, HostToolMode::Inline(_)),
         ),
         &surroundings.settings,
         HookContext {
@@ -158,7 +156,7 @@ pub(super) fn launch(
         shown: before.shown,
         spent: before.spent,
         rest: before.rest,
-        done: before.done,
+        effects: before.effects,
     };
     let handle = start(
         request.backend.clone(),

@@ -20,10 +20,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until};
 use uuid::Uuid;
 
-use self::exec::ExecDigest;
 use self::pending_events::PendingEvents;
 use super::blobs::Blobs;
-use super::effect_log::EffectLog;
 use super::event::{RunEvent, Usage};
 use super::limits::{LimitError, MAX_ANSWER};
 use super::open_execs::{self, OpenExecs};
@@ -33,8 +31,8 @@ use super::retry::{Progress, Timing, VisibleProgress};
 use super::run_task::{Command, Injection};
 use super::stream_stats::StreamStats;
 use super::text_dedupe::TextDedupe;
-use super::unacked_results::{RequestKey, SideEffect, UnackedResults};
 use super::watchdog::{Activity, IdleTimeout, Watchdog, classify};
+use crate::effect_log::{EffectLog, RequestKey};
 use agent_tools::Executor;
 use cursor_client::error::{TransportError, WireError};
 use cursor_client::stream::{Outgoing, Received, RunStream};
@@ -62,10 +60,8 @@ pub(super) struct AttemptContext<'a> {
     pub(super) answer_bytes: &'a mut usize,
     /// Text that earlier streams have already shown.
     pub(super) overlap: &'a mut TextDedupe,
-    /// Effects that were executed for earlier streams.
-    pub(super) memo: &'a mut EffectLog,
-    /// Results from the host and the user that the newest checkpoint may not include.
-    pub(super) unacked: &'a mut UnackedResults,
+    /// The tool calls of all streams.
+    pub(super) effects: &'a mut EffectLog,
     /// Called when the server accepts the stream.
     pub(super) on_accepted: &'a (dyn Fn() + Sync),
 }
@@ -146,7 +142,10 @@ struct Attempt<'a> {
     pending: PendingEvents,
     outbox: VecDeque<Bytes>,
     outbox_bytes: usize,
-    progress: Progress,
+    /// The newest checkpoint of this stream.
+    checkpoint: Option<Bytes>,
+    /// Whether text was received since that checkpoint.
+    has_text: bool,
     usage: Option<Usage>,
     tally: StreamStats,
     accepted: bool,
@@ -170,14 +169,10 @@ struct Attempt<'a> {
     unsent_until_cancel: usize,
     /// Whether there is capacity to read. While reading is paused, silence means nothing.
     reading: ReadState,
-    /// Requests that the host is executing.
-    hosted: BTreeSet<u32>,
     /// User messages sent on this stream.
     injected: BTreeSet<Uuid>,
     /// Host calls whose results are sent before the next command is read, and how long that waits.
     results_first: Option<(Vec<String>, Instant)>,
-    /// Exec requests received on this stream, to detect repeated ones.
-    seen_execs: BTreeSet<ExecDigest>,
     watchdog: Watchdog,
     /// Questions that the user has not answered yet. While there are any, silence is not a stall.
     questions: JoinSet<(u32, AskQuestionResult)>,
@@ -202,7 +197,8 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         pending: PendingEvents::default(),
         outbox: VecDeque::new(),
         outbox_bytes: 0,
-        progress: Progress::default(),
+        checkpoint: None,
+        has_text: false,
         usage: None,
         tally: StreamStats::new(now),
         accepted: false,
@@ -214,10 +210,8 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         cancel_received_by: None,
         unsent_until_cancel: 0,
         reading: ReadState::On,
-        hosted: BTreeSet::new(),
         injected: BTreeSet::new(),
         results_first: None,
-        seen_execs: BTreeSet::new(),
         watchdog,
         questions: JoinSet::new(),
     };
@@ -232,8 +226,7 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
             break;
         }
     }
-    let mut progress = attempt.progress;
-    progress.shown = progress.shown.max(attempt.context.memo.visible_progress());
+    let progress = attempt.progress();
     AttemptOutcome {
         reason,
         progress,
@@ -323,28 +316,25 @@ impl Attempt<'_> {
             AttemptEvent::Delivered(Ok(())) => None,
             AttemptEvent::Delivered(Err(ChannelClosed)) => Some(CloseReason::Cancelled),
             AttemptEvent::Exec(open_execs::ExecEvent::Call(id, call)) => {
-                self.context
-                    .unacked
-                    .add(RequestKey::Exec(id), SideEffect::None, "", &call.id);
-                self.hosted.insert(id);
+                self.context.effects.add_part(id, &call.id);
                 self.emit(RunEvent::HostCall(Box::new(call)));
                 None
             }
             AttemptEvent::Exec(progress) => {
                 let now = Instant::now();
                 match &progress {
-                    open_execs::ExecEvent::Reply(id, reply) => self.context.memo.reply(*id, reply),
-                    open_execs::ExecEvent::Done(id, end) => self.context.memo.end(*id, end),
-                    open_execs::ExecEvent::Call(..) => {}
-                }
-                if let open_execs::ExecEvent::Done(id, _) = &progress {
-                    self.context.unacked.answered(RequestKey::Exec(*id));
-                    // The server continues now, so the idle timer restarts.
-                    if self.hosted.remove(id) {
-                        self.watchdog.resumed(now);
-                    } else {
-                        self.watchdog.worked(now);
+                    open_execs::ExecEvent::Reply(id, reply) => {
+                        self.context.effects.reply(*id, reply);
                     }
+                    // The server continues now, so the idle timer restarts.
+                    open_execs::ExecEvent::Done(id, end) => {
+                        if self.context.effects.end(RequestKey::Exec(*id), end) {
+                            self.watchdog.resumed(now);
+                        } else {
+                            self.watchdog.worked(now);
+                        }
+                    }
+                    open_execs::ExecEvent::Call(..) => {}
                 }
                 for frame in self.execs.frames(progress, now) {
                     self.post(&frame);
@@ -369,9 +359,9 @@ impl Attempt<'_> {
                 if self.accepted =>
             {
                 if command == Command::Cancel {
-                    self.context.memo.discard_open();
+                    self.context.effects.discard_open();
                 } else {
-                    self.context.memo.interrupt_open();
+                    self.context.effects.interrupt_open();
                 }
                 self.begin_cancel();
                 None
@@ -392,7 +382,7 @@ impl Attempt<'_> {
         let Some((calls, until)) = &self.results_first else {
             return false;
         };
-        Instant::now() < *until && self.context.unacked.awaits(calls)
+        Instant::now() < *until && self.context.effects.awaits(calls)
     }
 
     /// Handles everything that has already arrived, without waiting, and then emits
@@ -484,11 +474,7 @@ impl Attempt<'_> {
             self.note_still_working();
         }
         match &event {
-            RunEvent::Text(text)
-                if !text.is_empty() && self.progress.shown == VisibleProgress::Nothing =>
-            {
-                self.progress.shown = VisibleProgress::Something;
-            }
+            RunEvent::Text(text) => self.has_text |= !text.is_empty(),
             RunEvent::TurnEnded(usage) => {
                 if self.turn_ended.is_none() {
                     self.note_turn_end();
@@ -510,6 +496,19 @@ impl Attempt<'_> {
             _ => self.emit(event),
         }
         None
+    }
+
+    /// Returns what this stream has achieved since its newest checkpoint.
+    fn progress(&self) -> Progress {
+        let text = if self.has_text {
+            VisibleProgress::Something
+        } else {
+            VisibleProgress::Nothing
+        };
+        Progress {
+            checkpoint: self.checkpoint.clone(),
+            shown: self.context.effects.visible_progress().max(text),
+        }
     }
 
     fn count_written(&mut self, request: &KvServerMessage) {

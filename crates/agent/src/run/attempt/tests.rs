@@ -25,8 +25,7 @@ async fn events_when_broken_while_settling() -> Vec<RunEvent> {
             held: &mut Vec::new(),
             answer_bytes: &mut 0,
             overlap: &mut TextDedupe::after(String::new()),
-            memo: &mut EffectLog::default(),
-            unacked: &mut UnackedResults::default(),
+            effects: &mut EffectLog::default(),
             on_accepted: &|| {},
         },
     )

@@ -2,7 +2,7 @@
 
 use super::{LiveRun, OnDisk};
 use crate::conversation::fingerprint::Fingerprint;
-use crate::run::{Checkpoint, EffectDigest};
+use crate::run::Checkpoint;
 use crate::turn::turn_progress::TurnProgress;
 use cursor_proto::state::occupancy;
 
@@ -27,8 +27,7 @@ impl LiveRun {
         if let Ok(Some(occupancy)) = occupancy(&saved.state) {
             self.occupancy = Some(occupancy);
         }
-        let settled = saved.settled.iter().map(EffectDigest::to_string);
-        self.settled.extend(settled);
+        self.saved.extend(saved.saved);
         self.conversation.state = Some(saved.state);
         let lacks = |round: &ResultBatch| round.given.iter().any(|id| saved.lacks.contains(id));
         let lacking = self.rounds.iter().position(lacks);
