@@ -366,9 +366,8 @@ impl Turns {
         &self,
         params: &ReplayResultParams,
     ) -> Result<ReplayResult, ErrorObjectOwned> {
-        let session = self.sessions.find(&params.session_id);
-        let record = session.and_then(|session| session.recorded(&params.call_id));
-        let Some(record) = record else {
+        let (session, call) = (&params.session_id, &params.call_id);
+        let Some(record) = self.sessions.recorded_card(session, call) else {
             let problem = format!(
                 "callId: no recorded Cursor result for {:?}; it is not executed again",
                 params.call_id

@@ -409,6 +409,74 @@ fn effects_are_remembered_when_the_session_is_invalidated_in_a_pause() {
     played(&simulator);
 }
 
+/// The same, and the sidecar is killed before the next turn.
+#[test]
+fn effects_are_remembered_when_the_sidecar_is_killed_after_an_invalidation() {
+    let first = format!(
+        r#"{CONTEXT}, {}, {}, {{ stall = true }}"#,
+        runs("a"),
+        calls("look", "{}", r#"open = true, name = "l","#, "{}"),
+    );
+    let second = format!(
+        r#"{CONTEXT}, {}, {{ text = "Done." }}, {END}"#,
+        command("a", NOT_EXECUTED),
+    );
+    let third = format!(r#"{CONTEXT}, {}, {{ text = "Again." }}, {END}"#, runs("a"));
+    let simulator = in_any_conversation(&[&first, &second, &third]);
+    let place = Place::new();
+    let mut talk = place.talk(&simulator);
+    let call = called(&talk.prompt("go"));
+    talk.host
+        .call("session/invalidate", json!({"sessionId": "s"}));
+    let mut later = place.killed(talk, &simulator);
+    later.result(&call, json!("it says 42"));
+    later.messages[0] = json!({"role": "compactionSummary", "summary": "The user said go.", "tokensBefore": 1000, "timestamp": 9});
+    finished(&later.turn(), "Done.");
+    assert_eq!(place.log(), "a ");
+    finished(&later.prompt("again"), "Again.");
+    assert_eq!(place.log(), "a a ");
+    played(&simulator);
+}
+
+/// The checkpoint on disk includes the command, the server refuses it, the next conversation stores
+/// a checkpoint of its own, and the sidecar is killed: that checkpoint does not include the command.
+#[test]
+fn effects_are_remembered_when_another_conversation_has_stored_its_checkpoint() {
+    let looks = |name: &str| {
+        calls(
+            "look",
+            "{}",
+            &format!(r#"open = true, name = "{name}","#),
+            "{}",
+        )
+    };
+    let first = format!(
+        r#"{CONTEXT}, {}, {{ text = "Did it. " }}, {SAVED}, {SAVED}, {}, {{ stall = true }}"#,
+        runs("a"),
+        looks("l"),
+    );
+    let second = format!("{CONTEXT}, {REFUSED}");
+    let third = format!(r#"{CONTEXT}, {SAVED}, {}, {{ stall = true }}"#, looks("m"));
+    let fourth = format!(
+        r#"{CONTEXT}, {}, {{ text = "Done." }}, {END}"#,
+        command("a", NOT_EXECUTED),
+    );
+    let simulator = in_any_conversation(&[&first, &second, &third, &fourth]);
+    let place = Place::new();
+    let mut talk = place.talk(&simulator);
+    let call = called(&talk.prompt("go"));
+    talk.result(&call, json!("it says 42"));
+    let mut later = place.killed(talk, &simulator);
+    assert_eq!(later.turn().stop, "error");
+    later.messages.pop();
+    let call = called(&later.turn());
+    let mut last = place.killed(later, &simulator);
+    last.result(&call, json!("it says 43"));
+    finished(&last.turn(), "Done.");
+    assert_eq!(place.log(), "a ");
+    played(&simulator);
+}
+
 #[test]
 fn effects_are_remembered_when_the_session_is_closed_in_a_pause() {
     let first = format!(
@@ -433,15 +501,20 @@ fn effects_are_remembered_when_the_session_is_closed_in_a_pause() {
 }
 
 #[test]
-fn a_displayed_card_keeps_its_result_when_the_session_is_invalidated() {
+fn a_displayed_card_keeps_its_result_when_the_session_is_invalidated_or_closed() {
+    for method in ["session/invalidate", "session/close"] {
+        card_keeps_its_result(method);
+    }
+}
+
+fn card_keeps_its_result(method: &str) {
     let card = r#"{ update = { toolCallCompleted = { callId = "r", toolCall = { readToolCall = { args = { path = "r" }, result = { success = { content = "recorded" } } } } } } }"#;
     let simulator = attempts(&[&format!("{card}, {READ}, {{ stall = true }}")]);
     let place = Place::new();
     let mut talk = place.talk(&simulator);
     talk.cards = vec!["read"];
     let call = called(&talk.prompt("go"));
-    talk.host
-        .call("session/invalidate", json!({"sessionId": "s"}));
+    talk.host.call(method, json!({"sessionId": "s"}));
     let params = json!({"sessionId": "s", "callId": call.id});
     let recorded = talk.host.call("replay/result", params);
     let content = &recorded["result"]["content"][0]["text"];

@@ -155,6 +155,40 @@ fn an_injected_message_of_a_failed_turn_survives_a_kill() {
     assert_eq!(injected(&simulator.recorded()), ["hurry", "hurry"]);
 }
 
+/// The session is invalidated in a pause, before a checkpoint includes the message; another sidecar
+/// may take over.
+#[test]
+fn an_injected_message_survives_an_invalidation() {
+    for is_killed in [false, true] {
+        let first = format!(
+            r#"{{ text = "Hm. " }}, {INJECTED}, {DELIVERED}, {}, {{ stall = true }}"#,
+            calls("look", "{}", r#"open = true, name = "a","#, "{}")
+        );
+        let second = format!(
+            r#"{{ text = "Well. " }}, {INJECTED}, {DELIVERED}, {{ text = "Read." }}, {END}"#
+        );
+        let simulator = in_any_conversation(&[&first, &second]);
+        let folder = tempfile::tempdir().unwrap();
+        let mut talk = talk(&simulator, &state(&folder));
+        talk.user("go");
+        let turn = talk.begin();
+        inject(&mut talk, &turn, "hurry");
+        let taken = talk.finish(&turn);
+        assert_eq!(taken.stop, "toolUse", "{taken:?}");
+        talk.host
+            .call("session/invalidate", json!({"sessionId": "s"}));
+        if is_killed {
+            let later = talk.moved_to(&simulator, &state(&folder));
+            talk.host.kill();
+            talk = later;
+        }
+        talk.messages.truncate(1);
+        let taken = talk.turn();
+        assert_eq!(taken.text, "Well. Read.", "{taken:?}");
+        assert_eq!(injected(&simulator.recorded()), ["hurry", "hurry"]);
+    }
+}
+
 /// The server never sends a checkpoint, and the sidecar is killed during the run.
 #[test]
 fn an_injected_message_that_no_checkpoint_includes_survives_a_kill() {

@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use test_support::in_process::{END, InProcessSession};
+use test_support::pi_retry_rules::is_retryable;
 use test_support::rpc_session::RpcSession;
 use test_support::run_client::{RunClient, client_options};
 use test_support::scenario::{Steps, playing, script};
@@ -94,7 +95,11 @@ async fn an_unreachable_server_is_abandoned_soon_and_reported() {
     let Stop::Failed(error) = taken.stop else {
         panic!("{:?}", taken.stop);
     };
-    assert!(error.starts_with("connection error: "), "{error}");
+    assert!(error.starts_with("Cursor cannot be reached"), "{error}");
+    assert!(
+        !is_retryable(&error),
+        "retries of the host would multiply ours"
+    );
     assert_eq!(taken.notices.len(), 1, "{:?}", taken.notices);
     for notice in &taken.notices {
         assert!(

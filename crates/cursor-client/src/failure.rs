@@ -207,6 +207,14 @@ impl Failure {
         ))
     }
 
+    /// Returns the failure of a server that accepted none of this many streams. Names no cause
+    /// either, because the retries of a host would multiply ours.
+    pub fn unreachable(attempts: u32) -> Self {
+        Self::Persistent(format!(
+            "Cursor cannot be reached: {attempts} attempts failed. Check that this computer is online, then send the message again."
+        ))
+    }
+
     /// Classifies an error, with the same precedence as the official client.
     pub fn classify(error: &WireError, evidence: &Evidence) -> Self {
         match error {

@@ -24,7 +24,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::blob_store::{self, BlobStore};
 use super::fingerprint::Fingerprint;
-use super::journal::{self, BlobChecksums, JournalEntry, JournalError};
+use super::journal::{self, BlobChecksums, JournalEntry, JournalError, StoredMessage};
 use crate::effect_log::{LeftFile, LogFile};
 use foundation::private_files;
 
@@ -334,6 +334,29 @@ impl LockedConversation {
         self.set_sums(&entry.conversation_id, entry.sums.unwrap_or_default());
         self.remove_other_blobs(blob_store.folder());
         Ok(())
+    }
+
+    /// Deletes the conversation, but neither these messages nor the effect log of the prompt under
+    /// way.
+    pub fn delete_except(&self, messages: Vec<StoredMessage>) -> Result<(), StoreError> {
+        if messages.is_empty() {
+            return self.delete();
+        }
+        let (LoadOutcome::Loaded(entry) | LoadOutcome::Incomplete(entry)) =
+            self.read(BlobCheck::Count)?
+        else {
+            return Ok(());
+        };
+        let entry = JournalEntry {
+            sent: None,
+            state: None,
+            answer: None,
+            pause: None,
+            unread: None,
+            messages,
+            ..*entry
+        };
+        self.write(&entry, &self.blob_store(&entry.conversation_id))
     }
 
     /// Deletes the conversation, but not the effect log of the prompt under way.

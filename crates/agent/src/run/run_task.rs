@@ -227,6 +227,12 @@ impl RunTask {
                     tracing::debug!(class, "run.out_of_time");
                     break Outcome::Failed(Failure::persistent(policy.transport_time));
                 }
+                RetryDecision::GiveUp
+                    if self.reached == Reached::Never && failure.retry() == Retry::Transport =>
+                {
+                    tracing::debug!(class, "run.unreachable");
+                    break Outcome::Failed(Failure::unreachable(self.attempts));
+                }
                 RetryDecision::GiveUp => break Outcome::Failed(failure),
                 RetryDecision::Repeat(delay) => (delay, "start"),
                 RetryDecision::Resume(delay, checkpoint) => {

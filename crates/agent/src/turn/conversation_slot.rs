@@ -348,11 +348,12 @@ impl ConversationSlot {
         }
     }
 
-    /// Removes the conversation, also from disk.
-    pub(super) async fn forget(&mut self) {
+    /// Removes the conversation, also from disk, where only these messages are kept.
+    pub(super) async fn forget(&mut self, messages: &[UserMessage]) {
         self.unsaved = None;
         if let Some((store, session)) = self.store.clone() {
-            let forgotten = blocking(move || store.lock(&session)?.delete()).await;
+            let messages: Vec<StoredMessage> = messages.iter().map(stored).collect();
+            let forgotten = blocking(move || store.lock(&session)?.delete_except(messages)).await;
             if let Err(error) = forgotten {
                 // The fingerprint will show that the history differs.
                 tracing::debug!(%error, "the stored conversation could not be removed");

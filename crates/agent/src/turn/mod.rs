@@ -20,6 +20,7 @@ mod steering;
 mod turn_progress;
 pub mod usage;
 
+pub(crate) use activity_display::Recorded;
 pub use activity_display::{Follows, Record, Surface, is_card};
 pub use error_text::{ContinuationLost, LOST, too_long, wording};
 pub use failure_cause::Cause;

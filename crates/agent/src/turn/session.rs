@@ -144,6 +144,11 @@ impl Session {
         SessionEnd(self.gate.clone())
     }
 
+    /// Returns the recorded results of all cards.
+    pub(crate) fn recorded_cards(&self) -> &Recorded {
+        &self.recorded
+    }
+
     /// Returns the recorded result of a card while its run exists.
     pub fn recorded(&self, call: &str) -> Option<Record> {
         self.recorded.get(call)
@@ -314,18 +319,19 @@ impl SessionTask {
         }
     }
 
-    /// Forgets the conversation, but not what was executed for the prompt under way.
+    /// Forgets the conversation, but neither what was executed for the prompt under way nor the
+    /// messages that were accepted for it.
     async fn invalidate(&mut self) {
         let mut effects = None;
         if let Some((mut live, _)) = self.live.take() {
             live.leave().await;
             let ended = live.drain(std::future::ready(())).await;
             effects = ended.map(|ended| ended.effects);
+            self.undelivered.extend(live.separate());
             self.cards = Some(live.into_parts().1);
         }
         self.effects.rewritten(effects);
-        self.undelivered.clear();
-        self.memory.forget().await;
+        self.memory.forget(&self.undelivered).await;
     }
 
     /// Cancels a run that waits for the host and saves its conversation.

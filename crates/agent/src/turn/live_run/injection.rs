@@ -82,6 +82,11 @@ impl LiveRun {
             .collect()
     }
 
+    /// Returns the messages that no checkpoint includes and no history contains.
+    pub(in crate::turn) fn separate(&self) -> Vec<UserMessage> {
+        self.steering.separate()
+    }
+
     /// Returns whether a message was not delivered.
     pub(in crate::turn) fn has_undelivered(&self) -> bool {
         !self.steering.is_delivered()
