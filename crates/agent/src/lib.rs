@@ -7,9 +7,11 @@
 //!   ├─ conversation stored state, and how a transcript continues
 //!   └─ catalog      Cursor's models → models a host can register, and back
 //! effect_log        the record of tool calls, in memory and on disk
+//! answer_log        the record of the text of a run
 //! message           the typed messages of a history
 //! ```
 
+pub mod answer_log;
 pub mod catalog;
 pub mod conversation;
 #[cfg(test)]

@@ -17,7 +17,6 @@ mod request;
 mod retry;
 mod run_task;
 mod stream_stats;
-mod text_dedupe;
 mod watchdog;
 
 pub use assemble::{AssembleError, dashboard};

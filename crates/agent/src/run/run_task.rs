@@ -21,8 +21,8 @@ use super::retry::{
     self, Progress, Reached, RestartOwner, RetryBudget, RetryDecision, RetryPolicy, Timing,
     VisibleProgress,
 };
-use super::text_dedupe::TextDedupe;
 use super::watchdog::{Idle, IdleTimeout, Phase};
+use crate::answer_log::AnswerLog;
 use crate::effect_log::EffectLog;
 use crate::prompts;
 use agent_tools::Executor;
@@ -106,8 +106,8 @@ pub fn start(
         tracing::debug_span!("run", run = %ids.original, conversation = spec.conversation_id);
     let mut spec = spec;
     let effects = std::mem::take(&mut spec.effects);
-    let (shown, spent) = (TextDedupe::after(spec.shown.clone()), spec.spent);
-    let (overlap, mode) = match &spec.action {
+    let (shown, spent) = (AnswerLog::after(spec.shown.clone()), spec.spent);
+    let (answer, mode) = match &spec.action {
         Action::UserMessage(message) => (shown.marked_sent(), message.mode),
         Action::Resume | Action::Summarize => (shown, None),
     };
@@ -130,7 +130,7 @@ pub fn start(
         answer_bytes: 0,
         held: Vec::new(),
         left: VisibleProgress::Nothing,
-        overlap,
+        answer,
         mode,
         effects,
     };
@@ -180,7 +180,7 @@ struct RunTask {
     answer_bytes: usize,
     held: Vec<Injection>,
     left: VisibleProgress,
-    overlap: TextDedupe,
+    answer: AnswerLog,
     mode: Option<Mode>,
     effects: EffectLog,
 }
@@ -275,8 +275,8 @@ impl RunTask {
     /// official client does, after an idle timeout with a message that contains the text shown
     /// since. Once a stream was sent such a message, later ones are too.
     fn resume_action(&mut self, failure: &Failure) -> Action {
-        let sends_text = failure.retry() == Retry::Idle || self.overlap.is_marked_sent();
-        match sends_text.then(|| self.overlap.mark_sent()).flatten() {
+        let sends_text = failure.retry() == Retry::Idle || self.answer.is_marked_sent();
+        match sends_text.then(|| self.answer.mark_sent()).flatten() {
             Some(text) => {
                 // A message replaces the calls that the checkpoint waits for, so their results are
                 // sent with it.
@@ -316,7 +316,7 @@ impl RunTask {
     async fn attempt(&mut self) -> AttemptResult {
         let started = tokio::time::Instant::now();
         self.attempts += 1;
-        self.overlap.restart();
+        self.answer.restart();
         self.effects.restart();
         tracing::debug!(n = self.attempts, request = %self.ids.request, "attempt.started");
         let opened = match self.spec.request(self.ids.original) {
@@ -357,7 +357,7 @@ impl RunTask {
                 run_id: self.ids.original,
                 held: &mut self.held,
                 answer_bytes: &mut self.answer_bytes,
-                overlap: &mut self.overlap,
+                answer: &mut self.answer,
                 effects: &mut self.effects,
                 on_accepted: &|| {
                     self.backend.choice.accepted(

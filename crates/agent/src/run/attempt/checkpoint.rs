@@ -22,11 +22,11 @@ impl Attempt<'_> {
         let state = Bytes::copy_from_slice(state);
         let saved = self.context.effects.checkpoint(&state::pending(&state));
         self.release_all();
-        self.context.overlap.checkpoint();
+        self.context.answer.checkpoint();
         let event = RunEvent::Checkpoint(Checkpoint {
             lacks: self.context.effects.lacks(),
             state: state.clone(),
-            behind: self.context.overlap.text.unacknowledged().to_owned(),
+            behind: self.context.answer.text.unacknowledged(),
             saved,
         });
         (self.checkpoint, self.has_text) = (Some(state), false);

@@ -29,14 +29,14 @@ impl Attempt<'_> {
     }
 
     fn release_thinking(&mut self) {
-        let thinking = self.context.overlap.thinking.release();
+        let thinking = self.context.answer.thinking.release();
         if !thinking.is_empty() {
             self.deliver_or_queue(RunEvent::Thinking(thinking));
         }
     }
 
     fn release_text(&mut self) {
-        let text = self.context.overlap.text.release();
+        let text = self.context.answer.text.release();
         if !text.is_empty() {
             self.deliver_or_queue(RunEvent::Text(text));
         }

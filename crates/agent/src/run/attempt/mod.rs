@@ -30,8 +30,8 @@ use super::queue;
 use super::retry::{Progress, Timing, VisibleProgress};
 use super::run_task::{Command, Injection};
 use super::stream_stats::StreamStats;
-use super::text_dedupe::TextDedupe;
 use super::watchdog::{Activity, IdleTimeout, Watchdog, classify};
+use crate::answer_log::AnswerLog;
 use crate::effect_log::{EffectLog, RequestKey};
 use agent_tools::Executor;
 use cursor_client::error::{TransportError, WireError};
@@ -58,8 +58,8 @@ pub(super) struct AttemptContext<'a> {
     pub(super) held: &'a mut Vec<Injection>,
     /// Bytes of text and thinking received so far, over all attempts.
     pub(super) answer_bytes: &'a mut usize,
-    /// Text that earlier streams have already shown.
-    pub(super) overlap: &'a mut TextDedupe,
+    /// The text of all streams.
+    pub(super) answer: &'a mut AnswerLog,
     /// The tool calls of all streams.
     pub(super) effects: &'a mut EffectLog,
     /// Called when the server accepts the stream.
@@ -485,10 +485,10 @@ impl Attempt<'_> {
             }
             _ => {}
         }
-        let overlap = &mut *self.context.overlap;
+        let answer = &mut *self.context.answer;
         let event = match event {
-            RunEvent::Text(text) => RunEvent::Text(overlap.text.take(&text)),
-            RunEvent::Thinking(text) => RunEvent::Thinking(overlap.thinking.take(&text)),
+            RunEvent::Text(text) => RunEvent::Text(answer.text.take(&text)),
+            RunEvent::Thinking(text) => RunEvent::Thinking(answer.thinking.take(&text)),
             event => event,
         };
         match &event {

@@ -24,7 +24,7 @@ async fn events_when_broken_while_settling() -> Vec<RunEvent> {
             run_id: Uuid::nil(),
             held: &mut Vec::new(),
             answer_bytes: &mut 0,
-            overlap: &mut TextDedupe::after(String::new()),
+            answer: &mut AnswerLog::after(String::new()),
             effects: &mut EffectLog::default(),
             on_accepted: &|| {},
         },
