@@ -33,8 +33,9 @@ pub enum RunEvent {
     ToolCompleted(Box<ToolCallCompletedUpdate>),
     /// The model calls a host tool: the run continues once the call is answered.
     HostCall(Box<HostCall>),
-    /// Everything that had arrived when [`super::Command::Settle`] was received has been emitted.
-    Settled,
+    /// Everything that arrived together with the calls and completed tools before this event has
+    /// been emitted.
+    BatchEnd,
     /// A new checkpoint; it replaces every earlier one.
     Checkpoint(Checkpoint),
     /// The state of an injected message.
@@ -149,7 +150,7 @@ impl Weighed for RunEvent {
             Self::HostCall(call) => call.arguments.to_string().len(),
             Self::Checkpoint(saved) => saved.state.len() + saved.behind.len(),
             Self::ThinkingDone
-            | Self::Settled
+            | Self::BatchEnd
             | Self::TurnEnded(_)
             | Self::Retrying(_)
             | Self::Ended(_) => 0,

@@ -45,9 +45,6 @@ const MOST_REFUSED: u32 = 4;
 pub enum Command {
     /// Injects a user message while the model works.
     Inject(Injection),
-    /// Answered by [`RunEvent::Settled`] once everything that has already arrived was emitted. The
-    /// owner can then show tool calls that arrive together as one batch, without waiting for more.
-    Settle,
     /// The commands after this one wait until the results of these host calls, which the host has
     /// returned, are sent to the server.
     AfterResults(Vec<String>),
@@ -530,9 +527,6 @@ async fn cancelled(
                 Some(Command::Inject(injection)) => held.push(injection),
                 // Without a stream there is nothing to send a result to.
                 Some(Command::Hurry | Command::AfterResults(_)) => {}
-                Some(Command::Settle) => {
-                    let _ = events.send(RunEvent::Settled).await;
-                }
             },
         }
     }

@@ -81,8 +81,9 @@ pub(super) struct LiveRun {
     show: ActivityDisplay,
     /// Events that arrived between calls; they are sent first in the next turn.
     later: Vec<TurnEvent>,
-    /// How many [`Command::Settle`] are unanswered.
-    settling: usize,
+    /// Whether the run will emit the end of a batch that it has begun. Calls of other agents, and
+    /// those that are offered again, do not come from it.
+    is_in_batch: bool,
 }
 
 /// What a run starts with: the history it is sent and the part of the answer that exists already.
@@ -131,7 +132,7 @@ impl LiveRun {
             occupancy: None,
             show,
             later: Vec::new(),
-            settling: 0,
+            is_in_batch: false,
         }
     }
 
@@ -271,17 +272,22 @@ impl LiveRun {
             self.waiting_bytes = self.waiting_bytes.saturating_sub(event.bytes());
             return Some(event);
         }
-        let event = tokio::select! {
-            event = self.handle.events.recv() => event,
+        tokio::select! {
+            event = self.handle.events.recv() => {
+                self.record(event.as_ref());
+                event
+            }
             call = self.inlet.next() => Some(RunEvent::HostCall(Box::new(call))),
-        };
-        self.record_text(event.as_ref());
-        event
+        }
     }
 
-    fn record_text(&mut self, event: Option<&RunEvent>) {
-        if let Some(RunEvent::Text(text)) = event {
-            self.answer.push_str(text);
+    /// Records an event of the run.
+    fn record(&mut self, event: Option<&RunEvent>) {
+        match event {
+            Some(RunEvent::Text(text)) => self.answer.push_str(text),
+            Some(RunEvent::HostCall(_) | RunEvent::ToolCompleted(_)) => self.is_in_batch = true,
+            Some(RunEvent::BatchEnd) => self.is_in_batch = false,
+            _ => {}
         }
     }
 
@@ -292,19 +298,22 @@ impl LiveRun {
             return std::future::pending().await;
         }
         let event = tokio::select! {
-            Some(event) = self.handle.events.recv() => event,
+            Some(event) = self.handle.events.recv() => {
+                self.record(Some(&event));
+                event
+            }
             call = self.inlet.next() => {
                 // Cancelled calls must not fill the queue of the run's events.
                 self.waiting.retain(|event| !is_void(event));
                 RunEvent::HostCall(Box::new(call))
             }
         };
-        self.record_text(Some(&event));
         match event {
             RunEvent::Checkpoint(saved) => {
                 self.checkpoint(saved);
                 Idle::Changed
             }
+            RunEvent::BatchEnd => Idle::Same,
             event => {
                 if let RunEvent::Ended(Ended {
                     outcome: Outcome::Failed(failure),
@@ -363,6 +372,9 @@ impl LiveRun {
                     continue;
                 }
                 event = self.next() => event,
+                () = std::future::ready(()), if *offered != PendingBatch::Nothing && !self.is_in_batch => {
+                    return Pause::ToolUse;
+                }
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
                     let now = Instant::now();
                     if deadline.is_some_and(|due| suspend_aware_timer::is_late(due, now)) {
@@ -412,15 +424,8 @@ impl LiveRun {
                     self.offer(*call, request, offered).await;
                     continue;
                 }
-                Some(RunEvent::Settled) => {
-                    self.settling = self.settling.saturating_sub(1);
-                    match offered {
-                        // This one belongs to an earlier turn; ours is still to come.
-                        _ if self.settling > 0 => continue,
-                        PendingBatch::Calls | PendingBatch::Cards => return Pause::ToolUse,
-                        PendingBatch::Nothing => continue,
-                    }
-                }
+                // More of the batch may have arrived since.
+                Some(RunEvent::BatchEnd) => continue,
                 Some(RunEvent::Injection(report)) => {
                     if self.steering.report(&report) == InjectionStep::Release {
                         self.release(offered).await;

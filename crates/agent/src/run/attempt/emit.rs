@@ -61,6 +61,7 @@ impl Attempt<'_> {
     }
 
     fn queue(&mut self, event: RunEvent) {
+        self.has_batch |= matches!(event, RunEvent::HostCall(_) | RunEvent::ToolCompleted(_));
         if self.pending.is_empty()
             && let Some(room) = self.context.events.try_reserve(event.bytes())
         {

@@ -171,6 +171,8 @@ struct Attempt<'a> {
     reading: ReadState,
     /// User messages sent on this stream.
     injected: BTreeSet<Uuid>,
+    /// Whether a call or a completed tool was emitted that may be one of several.
+    has_batch: bool,
     /// Host calls whose results are sent before the next command is read, and how long that waits.
     results_first: Option<(Vec<String>, Instant)>,
     watchdog: Watchdog,
@@ -211,6 +213,7 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         unsent_until_cancel: 0,
         reading: ReadState::On,
         injected: BTreeSet::new(),
+        has_batch: false,
         results_first: None,
         watchdog,
         questions: JoinSet::new(),
@@ -273,6 +276,11 @@ impl Attempt<'_> {
             };
             let ticked = matches!(event, AttemptEvent::Tick(_));
             if let Some(reason) = self.handle(event) {
+                return reason;
+            }
+            if self.has_batch
+                && let Some(reason) = self.end_batch().await
+            {
                 return reason;
             }
             if ticked {
@@ -349,7 +357,6 @@ impl Attempt<'_> {
                 self.inject(&injection);
                 None
             }
-            AttemptEvent::Command(Some(Command::Settle)) => self.settle(),
             AttemptEvent::Command(Some(Command::AfterResults(calls))) => {
                 self.results_first = Some((calls, Instant::now() + RESULTS_TIMEOUT));
                 None
@@ -385,27 +392,26 @@ impl Attempt<'_> {
         Instant::now() < *until && self.context.effects.awaits(calls)
     }
 
-    /// Handles everything that has already arrived, without waiting, and then emits
-    /// [`RunEvent::Settled`].
-    fn settle(&mut self) -> Option<CloseReason> {
-        while !self.pending.is_full() && self.outbox_bytes < MAX_OUTBOX {
-            let Some(received) = self.stream.incoming.next().now_or_never() else {
-                break;
-            };
-            let reason = self.handle(AttemptEvent::Received(received));
-            match reason {
-                // The run is over, so no one waits for `Settled`.
-                Some(CloseReason::Finished | CloseReason::Cancelled) => return reason,
-                // The next stream would not know of this command, so answer it now.
-                Some(_) => {
-                    self.emit(RunEvent::Settled);
-                    return reason;
-                }
-                None => {}
+    /// Handles everything that has already arrived, without waiting for more, and then emits
+    /// [`RunEvent::BatchEnd`], so that calls which arrive together are offered together.
+    async fn end_batch(&mut self) -> Option<CloseReason> {
+        let mut reason = None;
+        // The connection's task passes on what it has read when it gets a turn.
+        for _ in 0..2 {
+            tokio::task::yield_now().await;
+            while reason.is_none() && !self.pending.is_full() && self.outbox_bytes < MAX_OUTBOX {
+                let Some(received) = self.stream.incoming.next().now_or_never() else {
+                    break;
+                };
+                reason = self.handle(AttemptEvent::Received(received));
             }
         }
-        self.emit(RunEvent::Settled);
-        None
+        self.has_batch = false;
+        // The end of the run ends the batch too.
+        if !matches!(reason, Some(CloseReason::Finished | CloseReason::Cancelled)) {
+            self.emit(RunEvent::BatchEnd);
+        }
+        reason
     }
 
     fn receive(&mut self, received: Received) -> Option<CloseReason> {
@@ -531,6 +537,3 @@ impl Attempt<'_> {
         self.outbox.push_back(frame);
     }
 }
-
-#[cfg(test)]
-mod tests;
