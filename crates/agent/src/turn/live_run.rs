@@ -19,12 +19,12 @@ pub(super) use self::injection::user_texts;
 use super::activity_display::{ActivityDisplay, ends_cards};
 use super::conversation_slot::Conversation;
 use super::request::{TurnEvent, TurnRequest};
-use super::steering::{InjectionStep, Source, Steering};
 use super::turn_progress::{Shown, TurnProgress, send_event};
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
 use crate::conversation::tool_results::pending_results;
 use crate::effect_log::{EffectDigest, EffectLog};
+use crate::inbox::{Inbox, InjectionStep, Source};
 use crate::message::Message;
 use crate::run::queue::Weighed as _;
 use crate::run::{Command, Ended, Handle, Outcome, RunEvent};
@@ -71,8 +71,8 @@ pub(super) struct LiveRun {
     waiting: VecDeque<RunEvent>,
     /// Bytes of the events that were queued since the host went away.
     waiting_bytes: usize,
-    /// User messages injected into the run.
-    steering: Steering,
+    /// User messages for the run.
+    inbox: Inbox,
     /// How full the context is, from the newest checkpoint.
     occupancy: Option<ContextUsage>,
     /// Tool settings of the current turn; the run's executors read them.
@@ -128,7 +128,7 @@ impl LiveRun {
             offering: Vec::new(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            steering: Steering::new(),
+            inbox: Inbox::default(),
             occupancy: None,
             show,
             later: Vec::new(),
@@ -339,7 +339,7 @@ impl LiveRun {
     /// does not wait for the disk each time.
     pub(super) async fn save(&mut self) -> Result<(), StoreError> {
         if self.on_disk == OnDisk::Stale {
-            self.conversation.messages = self.steering.separate();
+            self.conversation.messages = self.inbox.separate();
             self.conversation.save().await?;
             self.on_disk = OnDisk::Current;
         }
@@ -363,7 +363,7 @@ impl LiveRun {
             send_event(self.later.remove(0), request, tally).await;
         }
         loop {
-            let deadline = self.steering.deadline();
+            let deadline = self.inbox.deadline();
             let mut event = tokio::select! {
                 // Read what the server has sent before the deadline counts.
                 biased;
@@ -379,7 +379,7 @@ impl LiveRun {
                     let now = Instant::now();
                     if deadline.is_some_and(|due| suspend_aware_timer::is_late(due, now)) {
                         // The process was suspended: read what the server sent meanwhile first.
-                        self.steering.rearm(now);
+                        self.inbox.rearm(now);
                     } else {
                         self.release(offered).await;
                     }
@@ -390,7 +390,7 @@ impl LiveRun {
                 && let Some(event) = event.take_if(|event| ends_cards(event))
             {
                 let over = |event: &RunEvent| matches!(event, RunEvent::Ended(end) if end.outcome == Outcome::Finished);
-                if over(&event) && self.later.is_empty() && self.steering.is_delivered() {
+                if over(&event) && self.later.is_empty() && self.inbox.is_delivered() {
                     self.show.close_cards();
                 }
                 self.waiting.push_front(event);
@@ -427,7 +427,7 @@ impl LiveRun {
                 // More of the batch may have arrived since.
                 Some(RunEvent::BatchEnd) => continue,
                 Some(RunEvent::Injection(report)) => {
-                    if self.steering.report(&report) == InjectionStep::Release {
+                    if self.inbox.report(&report) == InjectionStep::Release {
                         self.release(offered).await;
                     }
                     continue;
@@ -486,7 +486,7 @@ impl LiveRun {
             self.conversation.pause = None;
             if !self.has_undelivered() {
                 // The finished answer covers them.
-                self.steering.checkpoint();
+                self.inbox.checkpoint();
             }
         }
     }

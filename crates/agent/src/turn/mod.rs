@@ -16,7 +16,6 @@ mod recover;
 mod request;
 mod session;
 mod start_run;
-mod steering;
 mod turn_progress;
 pub mod usage;
 
@@ -29,4 +28,4 @@ pub use request::{
     Frontend, HostToolMode, Keep, Stop, TurnEvent, TurnRequest, TurnResult, turn_events,
 };
 pub use session::{QueuedTurn, Session, SessionEnd};
-pub use steering::words;
+pub use start_run::user_message;

@@ -18,13 +18,13 @@ use super::failure_cause::Cause;
 use super::live_run::{Idle, LiveRun, Pause, PendingBatch};
 use super::recover;
 use super::request::{self, Keep, Stop, TurnEvent, TurnRequest, TurnResult};
-use super::steering::Source;
 use super::turn_progress::TurnProgress;
 use super::usage;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::lost_turn::TurnStart;
 use crate::conversation::store::Store;
 use crate::effect_log::Start;
+use crate::inbox::{Inbox, Source};
 use crate::run::{Outcome, UserMessage};
 use agent_tools::bridge::external_calls::ExternalCallSender;
 use agent_tools::host_delegate::ReadCache;
@@ -120,7 +120,7 @@ impl Session {
             bench: Arc::new(ShellSession::new(reaper)),
             seen: Arc::default(),
             granted: GrantedTools::default(),
-            undelivered: Vec::new(),
+            inbox: Inbox::default(),
         };
         tokio::spawn(async move {
             if let Some(last) = last {
@@ -260,7 +260,7 @@ struct SessionTask {
     /// Native tools the host has allowed for the rest of the session.
     granted: GrantedTools,
     /// Messages that were accepted from the host and not delivered to any run.
-    undelivered: Vec<UserMessage>,
+    inbox: Inbox,
 }
 
 impl SessionTask {
@@ -295,7 +295,7 @@ impl SessionTask {
                     let request = match request.await {
                         Ok(TicketUse::Turn(request)) => request,
                         Ok(TicketUse::Messages(messages)) => {
-                            self.undelivered.extend(messages);
+                            self.inbox.add(messages);
                             continue;
                         }
                         Err(_) => continue, // its door is gone
@@ -327,11 +327,11 @@ impl SessionTask {
             live.leave().await;
             let ended = live.drain(std::future::ready(())).await;
             effects = ended.map(|ended| ended.effects);
-            self.undelivered.extend(live.separate());
+            self.inbox.add(live.separate());
             self.cards = Some(live.into_parts().1);
         }
         self.effects.rewritten(effects);
-        self.memory.forget(&self.undelivered).await;
+        self.memory.forget(&self.inbox.separate()).await;
     }
 
     /// Cancels a run that waits for the host and saves its conversation.
@@ -344,7 +344,7 @@ impl SessionTask {
             if unread.is_some() {
                 (live.conversation.unread, live.conversation.pause) = (unread, pause);
             }
-            self.undelivered.extend(live.undelivered());
+            self.inbox.add(live.take_unsaved());
             if let Some(ended) = ended {
                 self.effects.keep(live.history(), ended.effects);
             }
@@ -359,7 +359,7 @@ impl SessionTask {
     async fn turn(&mut self, mut request: TurnRequest, answer: &mut ReplyOnce) -> TurnResult {
         if request.cancel.is_cancelled() || (self.live.is_none() && !self.prepared(&request).await)
         {
-            self.undelivered.extend(request.take_injections().await);
+            self.inbox.add(request.take_injections().await);
             return aborted();
         }
         if request.keep == Keep::Memory {
@@ -371,7 +371,7 @@ impl SessionTask {
         let mut live = match self.begin(&mut request, &mut tally).await {
             Ok(live) => live,
             Err(result) => {
-                self.undelivered.extend(request.take_injections().await);
+                self.inbox.add(request.take_injections().await);
                 return result;
             }
         };
@@ -410,9 +410,9 @@ impl SessionTask {
                 .recover_run(&live, ended.as_ref(), &request, &mut tally)
                 .await
             {
-                let undelivered = live.undelivered();
+                let unsaved = live.take_unsaved();
                 live = again;
-                for words in undelivered {
+                for words in unsaved {
                     live.inject(words, Source::Separate).await;
                 }
                 continue;
@@ -422,7 +422,7 @@ impl SessionTask {
             live.check_checkpoint(outcome);
             let over = matches!(outcome, Some(Outcome::Finished | Outcome::Cancelled));
             if over && live.has_undelivered() {
-                let words = live.take_undelivered();
+                let words = live.take_all_unsaved();
                 if let Some(ended) = ended {
                     let effects = ended.effects.for_next_run(Start::State, true);
                     self.effects.keep(live.history(), effects);
@@ -436,7 +436,7 @@ impl SessionTask {
                 };
                 continue;
             }
-            self.undelivered.extend(live.undelivered());
+            self.inbox.add(live.take_unsaved());
             let cause = match outcome {
                 Some(Outcome::Finished | Outcome::Cancelled) => None,
                 Some(Outcome::Failed(failure)) => Some(Cause::of(failure)),
@@ -505,8 +505,8 @@ impl SessionTask {
         let effects = ended.map(|ended| ended.effects);
         self.effects.stopped(history, effects);
         // These messages were reported as accepted.
-        self.undelivered.extend(live.undelivered());
-        self.undelivered.extend(last);
+        self.inbox.add(live.take_unsaved());
+        self.inbox.add(last);
         if let Some(notice) = self.put(live.conversation).await {
             tracing::warn!("{notice}");
         }
@@ -516,7 +516,7 @@ impl SessionTask {
     /// Stores a conversation with the messages that the next turn sends; returns a notice for the
     /// user if that fails.
     async fn put(&mut self, mut conversation: Conversation) -> Option<String> {
-        conversation.messages.clone_from(&self.undelivered);
+        conversation.messages = self.inbox.separate();
         self.memory.put(conversation).await
     }
 

@@ -11,15 +11,18 @@ use super::conversation_slot::Conversation;
 use super::intent_logging::IntentLogger;
 use super::live_run::{KnownHistory, LiveRun};
 use super::policy::Bridging;
+use super::recover;
 use super::request::{HostToolMode, TurnRequest};
 use super::usage;
 use crate::conversation::bootstrap::{self, HistoryBudget};
 use crate::conversation::fingerprint::Fingerprint;
-use crate::conversation::image;
+use crate::conversation::image::{self, DecodedImage};
 use crate::conversation::store::LockedConversation;
 use crate::effect_log::{EffectLog, LogFile};
 use crate::message::Message;
-use crate::run::{Action, RestartOwner, RetriesUsed, RetryPolicy, RunSpec, Timing, start};
+use crate::run::{
+    Action, RestartOwner, RetriesUsed, RetryPolicy, RunSpec, Timing, UserMessage, start,
+};
 use agent_tools::bridge::Bridge;
 use agent_tools::bridge::external_calls::{self, ExternalCallSender};
 use agent_tools::bridge::tool_set::{HostTool, OfferedTools, PROVIDER};
@@ -183,6 +186,15 @@ pub(super) fn launch(
         answer: before.answer,
     };
     LiveRun::new(handle, bridge, conversation, history, show, inlet, tools)
+}
+
+/// Returns a user message, with its images.
+pub fn user_message(text: String, pictures: Vec<DecodedImage>) -> UserMessage {
+    UserMessage {
+        text,
+        images: recover::images(pictures),
+        mode: None,
+    }
 }
 
 /// Returns a new conversation that starts from a bootstrapped history.

@@ -23,7 +23,7 @@ impl LiveRun {
     /// text: what it lacks is sent again if the run is lost.
     pub(super) fn checkpoint(&mut self, saved: Checkpoint) {
         self.on_disk = OnDisk::Stale;
-        self.steering.checkpoint();
+        self.inbox.checkpoint();
         if let Ok(Some(occupancy)) = occupancy(&saved.state) {
             self.occupancy = Some(occupancy);
         }

@@ -33,7 +33,7 @@ impl LiveRun {
         if call.is_void() {
             return;
         }
-        if self.steering.is_released() {
+        if self.inbox.is_released() {
             // If it were shown now, the host would execute it for a cancelled run.
             self.open.push(call);
             return;

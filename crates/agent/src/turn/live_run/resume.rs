@@ -9,10 +9,11 @@ use crate::conversation::answer_diff::{AnswerGap, compare};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::flat_message::{ImageHandling, text};
 use crate::conversation::tool_results::host_input;
+use crate::inbox::Source;
 use crate::message::{Message, ToolResult};
 use crate::prompts;
 use crate::run::{Command, RunEvent};
-use crate::turn::steering::{Source, words};
+use crate::turn::start_run::user_message;
 use crate::turn::turn_progress::TurnProgress;
 use agent_tools::bridge::HostResult;
 use foundation::Digest;
@@ -40,7 +41,7 @@ impl LiveRun {
         tally: &mut TurnProgress,
     ) {
         // The deadlines were not watched while the host was away.
-        self.steering.rearm(Instant::now());
+        self.inbox.rearm(Instant::now());
         self.drop_resent(messages);
         self.count(tally);
         let brought = host_input(messages, |id| self.waits(id));
@@ -108,7 +109,7 @@ impl LiveRun {
                 call.answer(HostResult::failed(prompts::USER_DID_NOT_WAIT));
             }
             tally.count_text(&brought.text);
-            let message = words(brought.text, brought.images);
+            let message = user_message(brought.text, brought.images);
             self.inject(message, Source::History(messages.len())).await;
         }
     }

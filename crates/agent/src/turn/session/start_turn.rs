@@ -9,6 +9,7 @@ use crate::conversation::lost_turn::TurnStart;
 use crate::conversation::recovery::LossKind;
 use crate::conversation::send_plan::{SendPlan, latest_start, plan_send, with_note};
 use crate::effect_log::Start;
+use crate::inbox::{Source, UnsavedMessage, joined};
 use crate::message::Message;
 use crate::prompts;
 use crate::run::{Action, Ended, Outcome, UserMessage};
@@ -20,7 +21,6 @@ use crate::turn::live_run::{LiveRun, user_texts};
 use crate::turn::recover::{self, Ready, RecoveryOutcome, Repeating};
 use crate::turn::request::{Stop, TurnEvent, TurnRequest, TurnResult};
 use crate::turn::start_run;
-use crate::turn::steering::{Source, Undelivered, joined};
 use crate::turn::turn_progress::{TurnProgress, send_event};
 use crate::turn::usage;
 use cursor_client::failure::{Failure, Retry};
@@ -40,7 +40,7 @@ impl SessionTask {
         self.cards = None;
         let Transcripted { messages, .. } = transcript(request);
         let now = user_texts(&messages[latest_start(messages)..]);
-        for words in self.undelivered.drain(..) {
+        for words in self.inbox.take_except(0) {
             // The host's history may contain the message by now.
             if !now.contains(&words.text) {
                 live.inject(words, Source::Separate).await;
@@ -78,7 +78,7 @@ impl SessionTask {
             let history = Fingerprint::of(system, messages);
             self.effects.keep(history, live.effects());
             live.lose();
-            self.undelivered.extend(live.undelivered());
+            self.inbox.add(live.take_unsaved());
             let notice = self.put(live.conversation).await;
             self.notice(request, notice).await;
         }
@@ -99,7 +99,7 @@ impl SessionTask {
         if let Some(left) = taken.log_file {
             self.effects.found(left);
         }
-        self.undelivered.splice(..0, taken.messages);
+        self.inbox.add_first(taken.messages);
         let mut mine = taken
             .conversation
             .filter(|conversation| conversation.account == request.account);
@@ -376,7 +376,7 @@ impl SessionTask {
     pub(super) async fn send_separately(
         &mut self,
         conversation: Conversation,
-        words: Vec<Undelivered>,
+        words: Vec<UnsavedMessage>,
         request: &TurnRequest,
         tally: &mut TurnProgress,
     ) -> Result<LiveRun, String> {
@@ -432,7 +432,7 @@ impl SessionTask {
                 }
                 let fresh = start_run::rebuilt(request, &history, conversation.into_kept());
                 if fresh.is_err() {
-                    self.undelivered.push(all.clone());
+                    self.inbox.add([all.clone()]);
                 }
                 (fresh?, text)
             }
