@@ -1,7 +1,7 @@
 //! A run that can span several host turns: it waits while the host executes tools, and resumes with
 //! their results.
 
-mod checkpoint_history;
+mod answer_rounds;
 mod host_calls;
 mod injection;
 mod resume;
@@ -13,7 +13,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::checkpoint_history::ResultBatch;
+use self::answer_rounds::AnswerRounds;
 pub(super) use self::host_calls::PendingBatch;
 pub(super) use self::injection::user_texts;
 use super::activity_display::{ActivityDisplay, ends_cards};
@@ -27,13 +27,13 @@ use crate::effect_log::{EffectDigest, EffectLog};
 use crate::inbox::{Inbox, InjectionStep, Source};
 use crate::message::Message;
 use crate::run::queue::Weighed as _;
-use crate::run::{Command, Ended, Handle, Outcome, RunEvent};
+use crate::run::{Checkpoint, Command, Ended, Handle, Outcome, RunEvent};
 use agent_tools::bridge::external_calls::ExternalCallReceiver;
 use agent_tools::bridge::{Bridge, HostCall};
 use agent_tools::permission::TurnTools;
 use cursor_client::failure::Retry;
 use cursor_client::suspend_aware_timer;
-use cursor_proto::state::ContextUsage;
+use cursor_proto::state::{ContextUsage, occupancy};
 
 /// How many events, and how many bytes of them, may queue while the host works; then the run stops
 /// reading.
@@ -52,14 +52,10 @@ pub(super) struct LiveRun {
     on_disk: OnDisk,
     /// Effects the checkpoint includes that are not yet marked in the file of the effect log.
     saved: Vec<EffectDigest>,
-    /// The history the run was sent.
-    covers: Fingerprint,
-    /// The same without the latest user message, if nothing else came with it.
+    /// The history the run was sent, and the answer to it and to earlier ones, shown or not.
+    answer: AnswerRounds,
+    /// That history without the latest user message, if nothing else came with it.
     before_message: Option<Fingerprint>,
-    /// The answer to that history, shown or not.
-    answer: String,
-    /// Tool results that the newest checkpoint may not include, oldest first.
-    rounds: Vec<ResultBatch>,
     /// Calls of host tools that do not come from Cursor.
     inlet: ExternalCallReceiver,
     /// Calls that were offered to the host and have no result, oldest first. They stay here while
@@ -119,10 +115,8 @@ impl LiveRun {
             conversation,
             on_disk: OnDisk::Current,
             saved: Vec::new(),
-            covers,
+            answer: AnswerRounds::new(covers, answer),
             before_message: None,
-            answer,
-            rounds: Vec::new(),
             inlet,
             open: Vec::new(),
             offering: Vec::new(),
@@ -153,7 +147,7 @@ impl LiveRun {
         }
         let now = Fingerprint::of(system, messages);
         matches!(
-            now.continuity(Some(&self.covers), messages),
+            now.continuity(Some(self.answer.history()), messages),
             Continuity::Continues(_)
         )
     }
@@ -232,7 +226,7 @@ impl LiveRun {
 
     /// Returns the history the run was sent.
     pub(super) fn history(&self) -> Fingerprint {
-        self.covers.clone()
+        self.answer.history().clone()
     }
 
     /// Returns the conversation and the cards of a run that has ended.
@@ -284,7 +278,7 @@ impl LiveRun {
     /// Records an event of the run.
     fn record(&mut self, event: Option<&RunEvent>) {
         match event {
-            Some(RunEvent::Text(text)) => self.answer.push_str(text),
+            Some(RunEvent::Text(text)) => self.answer.push(text),
             Some(RunEvent::HostCall(_) | RunEvent::ToolCompleted(_)) => self.is_in_batch = true,
             Some(RunEvent::BatchEnd) => self.is_in_batch = false,
             _ => {}
@@ -320,7 +314,7 @@ impl LiveRun {
                     ..
                 }) = &event
                 {
-                    let event = if self.conversation.sent.as_ref() == Some(&self.covers) {
+                    let event = if self.conversation.sent.as_ref() == Some(self.answer.history()) {
                         "bridge.died_mid_pause_checkpoint_saved"
                     } else {
                         "bridge.died_mid_pause_no_checkpoint"
@@ -459,16 +453,43 @@ impl LiveRun {
         }
     }
 
+    /// Stores a checkpoint. What it lacks is sent again if the run is lost.
+    fn checkpoint(&mut self, saved: Checkpoint) {
+        self.on_disk = OnDisk::Stale;
+        self.inbox.checkpoint();
+        if let Ok(Some(occupancy)) = occupancy(&saved.state) {
+            self.occupancy = Some(occupancy);
+        }
+        self.saved.extend(saved.saved);
+        self.conversation.state = Some(saved.state);
+        let coverage = self.answer.checkpoint(&saved.lacks, &saved.behind);
+        self.conversation.sent = Some(coverage.history);
+        self.conversation.answer = Some(coverage.answer);
+    }
+
+    /// Reports the context size of the newest checkpoint, which may have arrived while the host was
+    /// away.
+    fn count(&self, tally: &mut TurnProgress) {
+        if let Some(occupancy) = &self.occupancy {
+            tally.seen.occupied = Some(occupancy.used.into());
+            tally.window = Some(occupancy.limit).filter(|limit| *limit > 0);
+        }
+    }
+
     /// Keeps the checkpoint only if it is valid for everything that was sent; otherwise the next
     /// turn sends the history again.
     pub(super) fn check_checkpoint(&mut self, outcome: Option<&Outcome>) {
-        let current = self.conversation.sent.as_ref() == Some(&self.covers);
+        let current = self.conversation.sent.as_ref() == Some(self.answer.history());
         // Undelivered messages are sent to the checkpoint that precedes them.
         let undelivered = self.before_message.is_some()
             && self.conversation.sent == self.before_message
             && self.has_undelivered();
         let sound = match outcome {
-            Some(Outcome::Finished) => current || undelivered || self.lacks_only_text(),
+            Some(Outcome::Finished) => {
+                current
+                    || undelivered
+                    || self.answer.lacks_only_text(self.conversation.sent.as_ref())
+            }
             // An older checkpoint is sent everything since.
             Some(Outcome::Cancelled) => true,
             Some(Outcome::Failed(failure)) => match failure.retry() {

@@ -79,7 +79,7 @@ impl LiveRun {
         tracing::debug!(
             bridgeKeyPrefix = key.prefix(),
             calls = calls.len(),
-            hasCheckpoint = self.conversation.sent.as_ref() == Some(&self.covers),
+            hasCheckpoint = self.conversation.sent.as_ref() == Some(self.answer.history()),
             "native.stream.tool_call_snapshot_saved"
         );
         self.conversation.pause = Some(PausedTurn {

@@ -15,7 +15,7 @@ impl LiveRun {
     /// it.
     pub(in crate::turn) fn queue_text(&mut self, words: String) {
         if !words.is_empty() {
-            self.answer.push_str(&words);
+            self.answer.push(&words);
             self.later.push(TurnEvent::Text(words));
         }
     }
@@ -52,7 +52,7 @@ impl LiveRun {
 
     /// Drops separately sent messages that the host's history now contains.
     pub(in crate::turn) fn drop_resent(&mut self, messages: &[Message]) {
-        let known = self.covers.matched_prefix(messages).unwrap_or(0);
+        let known = self.answer.history().matched_prefix(messages).unwrap_or(0);
         self.inbox.drop_resent(&user_texts(&messages[known..]));
     }
 
