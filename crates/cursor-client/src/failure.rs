@@ -207,11 +207,10 @@ impl Failure {
         ))
     }
 
-    /// Returns the failure of a server that accepted none of this many streams. Names no cause
-    /// either, because the retries of a host would multiply ours.
-    pub fn unreachable(attempts: u32) -> Self {
+    /// Returns the failure of a server that accepted none of this many streams.
+    pub fn unreachable(cause: &Self, attempts: u32) -> Self {
         Self::Persistent(format!(
-            "Cursor cannot be reached: {attempts} attempts failed. Check that this computer is online, then send the message again."
+            "Cursor cannot be reached: {cause} ({attempts} attempts). Check that this computer is online, then send the message again."
         ))
     }
 

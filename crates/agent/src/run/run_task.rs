@@ -228,7 +228,7 @@ impl RunTask {
                     if self.reached == Reached::Never && failure.retry() == Retry::Transport =>
                 {
                     tracing::debug!(class, "run.unreachable");
-                    break Outcome::Failed(Failure::unreachable(self.attempts));
+                    break Outcome::Failed(Failure::unreachable(&failure, self.attempts));
                 }
                 RetryDecision::GiveUp => break Outcome::Failed(failure),
                 RetryDecision::Repeat(delay) => (delay, "start"),
