@@ -236,7 +236,7 @@ async fn stream(backend: &Backend) -> f64 {
         shown: String::new(),
         spent: RetriesUsed::default(),
         rest: Duration::ZERO,
-        done: Default::default(),
+        effects: Default::default(),
     };
     let mut handle = start(
         backend.clone(),

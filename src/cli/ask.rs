@@ -175,7 +175,7 @@ impl AskCommand {
             shown: String::new(),
             spent: RetriesUsed::default(),
             rest: std::time::Duration::ZERO,
-            done: Default::default(),
+            effects: Default::default(),
         };
         let library = ConfigCache::new(config.home.clone(), reaper);
         let library = Arc::new(library.with_state(config.state_dir.clone()));

@@ -32,7 +32,8 @@ use agent::session_manager::{
     AnswerSummary, ReserveError, SessionManager, SessionSelector, TurnTicket,
 };
 use agent::turn::{
-    Follows, Frontend, HostToolMode, Keep, Policy, Stop, Surface, TurnRequest, turn_events, words,
+    Follows, Frontend, HostToolMode, Keep, Policy, Stop, Surface, TurnRequest, turn_events,
+    user_message,
 };
 use agent_tools::bridge::Verdict;
 use agent_tools::cursor_config::ConfigCache;
@@ -356,7 +357,7 @@ impl Turns {
     ) -> Result<TurnInjectResult, ErrorObjectOwned> {
         let pictures = image::decode(params.images.iter().map(|image| image.data.as_str()));
         let pictures = pictures.map_err(|error| invalid(format!("images: {error}")))?;
-        let message = words(params.text, pictures);
+        let message = user_message(params.text, pictures);
         let taken = self.sessions.inject(&params.turn_id, message).await;
         Ok(TurnInjectResult { taken })
     }
@@ -366,9 +367,8 @@ impl Turns {
         &self,
         params: &ReplayResultParams,
     ) -> Result<ReplayResult, ErrorObjectOwned> {
-        let session = self.sessions.find(&params.session_id);
-        let record = session.and_then(|session| session.recorded(&params.call_id));
-        let Some(record) = record else {
+        let (session, call) = (&params.session_id, &params.call_id);
+        let Some(record) = self.sessions.recorded_card(session, call) else {
             let problem = format!(
                 "callId: no recorded Cursor result for {:?}; it is not executed again",
                 params.call_id

@@ -466,6 +466,94 @@ fn effects_are_remembered_when_the_session_is_invalidated_in_a_pause() {
     played(&simulator);
 }
 
+/// The same, and the sidecar is killed before the next turn.
+#[test]
+fn effects_are_remembered_when_the_sidecar_is_killed_after_an_invalidation() {
+    let first = Steps::new()
+        .context()
+        .then(runs("a"))
+        .then(calls("look", "{}", r#"open = true, name = "l","#, "{}"))
+        .stall()
+        .build();
+    let second = Steps::new()
+        .context()
+        .then(command("a", NOT_EXECUTED))
+        .text("Done.")
+        .then(END)
+        .build();
+    let third = Steps::new()
+        .context()
+        .then(runs("a"))
+        .text("Again.")
+        .then(END)
+        .build();
+    let simulator = in_any_conversation(&[&first, &second, &third]);
+    let place = TestFolders::new();
+    let mut session = place.session(&simulator);
+    let call = called(&session.prompt("go"));
+    session
+        .host
+        .call("session/invalidate", json!({"sessionId": "s"}));
+    let mut later = place.killed(session, &simulator);
+    later.result(&call, json!("it says 42"));
+    later.messages[0] = json!({"role": "compactionSummary", "summary": "The user said go.", "tokensBefore": 1000, "timestamp": 9});
+    finished(&later.turn(), "Done.");
+    assert_eq!(place.log(), "a ");
+    finished(&later.prompt("again"), "Again.");
+    assert_eq!(place.log(), "a a ");
+    played(&simulator);
+}
+
+/// The checkpoint on disk includes the command, the server refuses it, the next conversation stores
+/// a checkpoint of its own, and the sidecar is killed: that checkpoint does not include the command.
+#[test]
+fn effects_are_remembered_when_another_conversation_has_stored_its_checkpoint() {
+    let looks = |name: &str| {
+        calls(
+            "look",
+            "{}",
+            &format!(r#"open = true, name = "{name}","#),
+            "{}",
+        )
+    };
+    let first = Steps::new()
+        .context()
+        .then(runs("a"))
+        .text("Did it. ")
+        .then(SAVED)
+        .then(SAVED)
+        .then(looks("l"))
+        .stall()
+        .build();
+    let second = Steps::new().context().then(REFUSED).build();
+    let third = Steps::new()
+        .context()
+        .then(SAVED)
+        .then(looks("m"))
+        .stall()
+        .build();
+    let fourth = Steps::new()
+        .context()
+        .then(command("a", NOT_EXECUTED))
+        .text("Done.")
+        .then(END)
+        .build();
+    let simulator = in_any_conversation(&[&first, &second, &third, &fourth]);
+    let place = TestFolders::new();
+    let mut session = place.session(&simulator);
+    let call = called(&session.prompt("go"));
+    session.result(&call, json!("it says 42"));
+    let mut later = place.killed(session, &simulator);
+    assert_eq!(later.turn().stop, "error");
+    later.messages.pop();
+    let call = called(&later.turn());
+    let mut last = place.killed(later, &simulator);
+    last.result(&call, json!("it says 43"));
+    finished(&last.turn(), "Done.");
+    assert_eq!(place.log(), "a ");
+    played(&simulator);
+}
+
 #[test]
 fn effects_are_remembered_when_the_session_is_closed_in_a_pause() {
     let first = Steps::new()
@@ -495,16 +583,20 @@ fn effects_are_remembered_when_the_session_is_closed_in_a_pause() {
 }
 
 #[test]
-fn a_displayed_card_keeps_its_result_when_the_session_is_invalidated() {
+fn a_displayed_card_keeps_its_result_when_the_session_is_invalidated_or_closed() {
+    for method in ["session/invalidate", "session/close"] {
+        card_keeps_its_result(method);
+    }
+}
+
+fn card_keeps_its_result(method: &str) {
     let card = r#"{ update = { toolCallCompleted = { callId = "r", toolCall = { readToolCall = { args = { path = "r" }, result = { success = { content = "recorded" } } } } } } }"#;
-    let simulator = attempts(&[&Steps::new().then(card).then(READ).stall().build()]);
+    let simulator = attempts(&[&format!("{card}, {READ}, {{ stall = true }}")]);
     let place = TestFolders::new();
     let mut session = place.session(&simulator);
     session.cards = vec!["read"];
     let call = called(&session.prompt("go"));
-    session
-        .host
-        .call("session/invalidate", json!({"sessionId": "s"}));
+    session.host.call(method, json!({"sessionId": "s"}));
     let params = json!({"sessionId": "s", "callId": call.id});
     let recorded = session.host.call("replay/result", params);
     let content = &recorded["result"]["content"][0]["text"];

@@ -174,6 +174,48 @@ fn an_injected_message_of_a_failed_turn_survives_a_kill() {
     assert_eq!(injected(&simulator.recorded()), ["hurry", "hurry"]);
 }
 
+/// The session is invalidated in a pause, before a checkpoint includes the message; another sidecar
+/// may take over.
+#[test]
+fn an_injected_message_survives_an_invalidation() {
+    for is_killed in [false, true] {
+        let first = Steps::new()
+            .text("Hm. ")
+            .then(INJECTED)
+            .then(DELIVERED)
+            .then(calls("look", "{}", r#"open = true, name = "a","#, "{}"))
+            .stall()
+            .build();
+        let second = Steps::new()
+            .text("Well. ")
+            .then(INJECTED)
+            .then(DELIVERED)
+            .text("Read.")
+            .then(END)
+            .build();
+        let simulator = in_any_conversation(&[&first, &second]);
+        let folder = tempfile::tempdir().unwrap();
+        let mut session = session(&simulator, &state(&folder));
+        session.user("go");
+        let turn = session.begin();
+        inject(&mut session, &turn, "hurry");
+        let outcome = session.finish(&turn);
+        assert_eq!(outcome.stop, "toolUse", "{outcome:?}");
+        session
+            .host
+            .call("session/invalidate", json!({"sessionId": "s"}));
+        if is_killed {
+            let later = session.moved_to(&simulator, &state(&folder));
+            session.host.kill();
+            session = later;
+        }
+        session.messages.truncate(1);
+        let outcome = session.turn();
+        assert_eq!(outcome.text, "Well. Read.", "{outcome:?}");
+        assert_eq!(injected(&simulator.recorded()), ["hurry", "hurry"]);
+    }
+}
+
 /// The server never sends a checkpoint, and the sidecar is killed during the run.
 #[test]
 fn an_injected_message_that_no_checkpoint_includes_survives_a_kill() {

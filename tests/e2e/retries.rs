@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use test_support::in_process::{END, InProcessSession};
+use test_support::pi_retry_rules::is_retryable;
 use test_support::rpc_session::RpcSession;
 use test_support::run_client::{RunClient, client_options};
 use test_support::scenario::{Steps, playing, script};
@@ -83,9 +84,9 @@ async fn after_a_goaway_a_run_continues_over_another_connection() {
 #[tokio::test(start_paused = true)]
 async fn an_unreachable_server_is_abandoned_soon_and_reported() {
     // Bound, so that no other process uses the port, and not listened on.
-    let turn_outcome = TcpSocket::new_v4().unwrap();
-    turn_outcome.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let url = format!("http://{}", turn_outcome.local_addr().unwrap());
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("http://{}", socket.local_addr().unwrap());
     let backend = Backend::new(&client_options(&url)).unwrap();
     let started = tokio::time::Instant::now();
     let turn_outcome = InProcessSession::new(&backend, None).prompt("go").await;
@@ -94,7 +95,11 @@ async fn an_unreachable_server_is_abandoned_soon_and_reported() {
     let Stop::Failed(error) = turn_outcome.stop else {
         panic!("{:?}", turn_outcome.stop);
     };
-    assert!(error.starts_with("connection error: "), "{error}");
+    assert!(error.starts_with("Cursor cannot be reached"), "{error}");
+    assert!(
+        !is_retryable(&error),
+        "retries of the host would multiply ours"
+    );
     assert_eq!(turn_outcome.notices.len(), 1, "{:?}", turn_outcome.notices);
     for notice in &turn_outcome.notices {
         assert!(

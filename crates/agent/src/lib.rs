@@ -6,11 +6,19 @@
 //!   ├─ run          one live run in one task: reads the stream, answers every request
 //!   ├─ conversation stored state, and how a transcript continues
 //!   └─ catalog      Cursor's models → models a host can register, and back
+//! effect_log        the record of tool calls, in memory and on disk
+//! answer_log        the record of the text of a run
+//! inbox             the record of user messages for a running model
 //! message           the typed messages of a history
 //! ```
 
+pub mod answer_log;
 pub mod catalog;
 pub mod conversation;
+#[cfg(test)]
+mod diagram;
+pub mod effect_log;
+pub mod inbox;
 pub mod message;
 pub mod run;
 pub mod session_manager;

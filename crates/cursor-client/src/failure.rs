@@ -207,6 +207,13 @@ impl Failure {
         ))
     }
 
+    /// Returns the failure of a server that accepted none of this many streams.
+    pub fn unreachable(cause: &Self, attempts: u32) -> Self {
+        Self::Persistent(format!(
+            "Cursor cannot be reached: {cause} ({attempts} attempts). Check that this computer is online, then send the message again."
+        ))
+    }
+
     /// Classifies an error, with the same precedence as the official client.
     pub fn classify(error: &WireError, evidence: &Evidence) -> Self {
         match error {

@@ -184,7 +184,7 @@ impl InProcessSession {
                 all.push(event);
                 if let Some(words) = interjection.take() {
                     // A turn that has ended accepts no message.
-                    let user_text = say.try_send(turn::words(words.clone(), Vec::new()));
+                    let user_text = say.try_send(turn::user_message(words.clone(), Vec::new()));
                     interjected = user_text.ok().map(|()| words);
                 }
                 if patience == CancelAfter::Events(all.len()) {

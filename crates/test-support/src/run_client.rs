@@ -95,7 +95,7 @@ impl RunClient {
                 shown: String::new(),
                 spent: RetriesUsed::default(),
                 rest: Duration::ZERO,
-                done: Default::default(),
+                effects: Default::default(),
             },
             workspace: std::env::temp_dir(),
             home: None,
@@ -161,7 +161,7 @@ impl RunClient {
                 spent: RetriesUsed::default(),
                 rest: Duration::ZERO,
                 left: agent::run::VisibleProgress::Nothing,
-                done: Default::default(),
+                effects: Default::default(),
             },
         };
         loop {

@@ -1,4 +1,4 @@
-//! Restores a turn whose run was lost, from the tool results in the host's history.
+//! Restarts a turn whose run was lost, from the tool results in the host's history.
 //!
 //! A turn starts with the user's last message before the model's last answer; the turns before it
 //! are complete. Positions are counted in the host's messages, never in text we derived from them,

@@ -4,7 +4,7 @@
 //! * [`send_plan`]: what to send
 //! * [`bootstrap`]: how to build a state from a history Cursor has not seen
 //! * [`recovery`]: how to restart a turn whose run was lost
-//! * [`journal`], [`store`], [`intent_log`]: how all of it is stored
+//! * [`journal`], [`store`]: how all of it is stored
 //!
 //! This module only plans and stores: it opens no stream and knows no host's wire format.
 
@@ -14,7 +14,6 @@ pub mod bootstrap;
 pub mod fingerprint;
 pub mod flat_message;
 pub mod image;
-pub mod intent_log;
 pub mod journal;
 pub mod lost_turn;
 pub mod recovery;

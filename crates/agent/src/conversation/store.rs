@@ -3,7 +3,7 @@
 //! ```text
 //! <root>/<hash of the session>/lock            held during a turn
 //!                             /journal         replaced as a whole, never changed in place
-//!                             /begun           write-ahead log of an unfinished turn
+//!                             /begun           effect log of an unanswered prompt
 //!                             /blobs-<…>/<id>  the blobs of one conversation, written before
 //!                                              the journal that needs them
 //! ```
@@ -24,8 +24,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::blob_store::{self, BlobStore};
 use super::fingerprint::Fingerprint;
-use super::intent_log::{self, IntentLog, Left};
-use super::journal::{self, BlobChecksums, JournalEntry, JournalError};
+use super::journal::{self, BlobChecksums, JournalEntry, JournalError, StoredMessage};
+use crate::effect_log::{LeftFile, LogFile};
 use foundation::private_files;
 
 const LOCK: &str = "lock";
@@ -286,19 +286,14 @@ impl LockedConversation {
         }
     }
 
-    /// Returns the write-ahead log of a turn that another process did not finish.
-    pub fn unfinished_log(&self) -> Option<Left> {
-        IntentLog::read(self.folder.join(BEGUN))
+    /// Returns the effect log of a prompt that another process did not finish.
+    pub fn left_log_file(&self) -> Option<LeftFile> {
+        LogFile::read(self.folder.join(BEGUN))
     }
 
-    /// Removes the write-ahead log.
-    pub fn forget_begun(&self) {
-        intent_log::remove(&self.folder.join(BEGUN));
-    }
-
-    /// Returns an empty write-ahead log for a turn with this history.
-    pub fn new_intent_log(&self, history: Fingerprint) -> IntentLog {
-        IntentLog::empty(self.folder.join(BEGUN), history)
+    /// Returns an empty effect log file for a prompt with this history.
+    pub fn new_log_file(&self, history: Fingerprint) -> LogFile {
+        LogFile::new(self.folder.join(BEGUN), history)
     }
 
     fn set_sums(&self, conversation_id: &str, sums: BlobChecksums) {
@@ -341,9 +336,31 @@ impl LockedConversation {
         Ok(())
     }
 
-    /// Deletes the conversation.
+    /// Deletes the conversation, but neither these messages nor the effect log of the prompt under
+    /// way.
+    pub fn delete_except(&self, messages: Vec<StoredMessage>) -> Result<(), StoreError> {
+        if messages.is_empty() {
+            return self.delete();
+        }
+        let (LoadOutcome::Loaded(entry) | LoadOutcome::Incomplete(entry)) =
+            self.read(BlobCheck::Count)?
+        else {
+            return Ok(());
+        };
+        let entry = JournalEntry {
+            sent: None,
+            state: None,
+            answer: None,
+            pause: None,
+            unread: None,
+            messages,
+            ..*entry
+        };
+        self.write(&entry, &self.blob_store(&entry.conversation_id))
+    }
+
+    /// Deletes the conversation, but not the effect log of the prompt under way.
     pub fn delete(&self) -> Result<(), StoreError> {
-        self.forget_begun();
         let path = self.folder.join(JOURNAL);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::effect_log::{EffectDigest, EffectLog};
 use super::queue::Weighed;
 use super::retry::{RetriesUsed, VisibleProgress};
+use crate::effect_log::{EffectDigest, EffectLog};
 use agent_tools::bridge::HostCall;
 use cursor_client::failure::Failure;
 use cursor_proto::agent::v1::{
@@ -33,8 +33,9 @@ pub enum RunEvent {
     ToolCompleted(Box<ToolCallCompletedUpdate>),
     /// The model calls a host tool: the run continues once the call is answered.
     HostCall(Box<HostCall>),
-    /// Everything that had arrived when [`super::Command::Settle`] was received has been emitted.
-    Settled,
+    /// Everything that arrived together with the calls and completed tools before this event has
+    /// been emitted.
+    BatchEnd,
     /// A new checkpoint; it replaces every earlier one.
     Checkpoint(Checkpoint),
     /// The state of an injected message.
@@ -60,7 +61,7 @@ pub struct Checkpoint {
     /// generated that text, and this one has not repeated it.
     pub behind: String,
     /// Effects executed here that it is the first checkpoint to include for certain.
-    pub settled: Vec<EffectDigest>,
+    pub saved: Vec<EffectDigest>,
 }
 
 /// Token counts as the server reports them; `None` where it reports none.
@@ -90,7 +91,7 @@ pub struct Ended {
     /// Visible output or effects that no checkpoint includes.
     pub left: VisibleProgress,
     /// Effects executed, for a run that replaces this one.
-    pub done: EffectLog,
+    pub effects: EffectLog,
 }
 
 /// How a run ended.
@@ -149,7 +150,7 @@ impl Weighed for RunEvent {
             Self::HostCall(call) => call.arguments.to_string().len(),
             Self::Checkpoint(saved) => saved.state.len() + saved.behind.len(),
             Self::ThinkingDone
-            | Self::Settled
+            | Self::BatchEnd
             | Self::TurnEnded(_)
             | Self::Retrying(_)
             | Self::Ended(_) => 0,

@@ -9,7 +9,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::effect_log::Effect;
+use crate::effect_log::Replay;
 use agent_tools::bridge::HostCall;
 use agent_tools::{ExecError, ExecOutput, ExecReply, ExecRequest, Executor, ReplySender};
 use cursor_proto::agent::v1::{
@@ -251,8 +251,8 @@ impl OpenExecs {
 }
 
 /// Returns the frames that replay a recorded result.
-pub(super) fn replayed_frames(id: u32, done: Effect) -> Vec<AgentClientMessage> {
-    let replies = done.replies.into_iter().map(|reply| AgentClientMessage {
+pub(super) fn replayed_frames(id: u32, replay: Replay) -> Vec<AgentClientMessage> {
+    let replies = replay.replies.into_iter().map(|reply| AgentClientMessage {
         message: Some(agent_client_message::Message::ExecClientMessage(
             ExecClientMessage {
                 id,
@@ -261,7 +261,7 @@ pub(super) fn replayed_frames(id: u32, done: Effect) -> Vec<AgentClientMessage> 
             },
         )),
     });
-    let thrown = done.end.err().map(|ExecError(error)| throw(id, error));
+    let thrown = replay.end.err().map(|ExecError(error)| throw(id, error));
     replies.chain(thrown).chain([close(id)]).collect()
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::effect_log::EffectLog;
 use super::retry::RetriesUsed;
+use crate::effect_log::EffectLog;
 use agent_tools::tool_definition::ToolDefinition;
 use cursor_client::headers::BlobKey;
 use cursor_proto::agent::v1::{
@@ -45,7 +45,7 @@ pub struct RunSpec {
     /// How long to wait before the first attempt.
     pub rest: Duration,
     /// Effects executed for an earlier run; if the server requests them again, they are replayed.
-    pub done: EffectLog,
+    pub effects: EffectLog,
 }
 
 /// What a run does.
@@ -222,7 +222,7 @@ mod tests {
             shown: String::new(),
             spent: RetriesUsed::default(),
             rest: Duration::ZERO,
-            done: EffectLog::default(),
+            effects: EffectLog::default(),
         };
         let run_id = "a575b966-86bb-4ae9-872d-9ed464e06033".parse().unwrap();
         let bytes = field_order::client(&spec.request(run_id).unwrap());

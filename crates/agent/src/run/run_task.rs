@@ -14,7 +14,6 @@ use uuid::Uuid;
 use super::attempt::{self, AttemptContext, CloseReason};
 use super::backend::{Backend, Opened};
 use super::blobs::Blobs;
-use super::effect_log::EffectLog;
 use super::event::{Ended, Outcome, RunEvent, Usage};
 use super::queue::{self, QueueBounds};
 use super::request::{Action, Mode, RunSpec, UserMessage};
@@ -22,9 +21,9 @@ use super::retry::{
     self, Progress, Reached, RestartOwner, RetryBudget, RetryDecision, RetryPolicy, Timing,
     VisibleProgress,
 };
-use super::text_dedupe::TextDedupe;
-use super::unacked_results::UnackedResults;
 use super::watchdog::{Idle, IdleTimeout, Phase};
+use crate::answer_log::AnswerLog;
+use crate::effect_log::EffectLog;
 use crate::prompts;
 use agent_tools::Executor;
 use cursor_client::error::WireError;
@@ -46,9 +45,6 @@ const MOST_REFUSED: u32 = 4;
 pub enum Command {
     /// Injects a user message while the model works.
     Inject(Injection),
-    /// Answered by [`RunEvent::Settled`] once everything that has already arrived was emitted. The
-    /// owner can then show tool calls that arrive together as one batch, without waiting for more.
-    Settle,
     /// The commands after this one wait until the results of these host calls, which the host has
     /// returned, are sent to the server.
     AfterResults(Vec<String>),
@@ -106,9 +102,9 @@ pub fn start(
     let span =
         tracing::debug_span!("run", run = %ids.original, conversation = spec.conversation_id);
     let mut spec = spec;
-    let memo = std::mem::take(&mut spec.done);
-    let (shown, spent) = (TextDedupe::after(spec.shown.clone()), spec.spent);
-    let (overlap, mode) = match &spec.action {
+    let effects = std::mem::take(&mut spec.effects);
+    let (shown, spent) = (AnswerLog::after(spec.shown.clone()), spec.spent);
+    let (answer, mode) = match &spec.action {
         Action::UserMessage(message) => (shown.marked_sent(), message.mode),
         Action::Resume | Action::Summarize => (shown, None),
     };
@@ -131,10 +127,9 @@ pub fn start(
         answer_bytes: 0,
         held: Vec::new(),
         left: VisibleProgress::Nothing,
-        overlap,
+        answer,
         mode,
-        memo,
-        unacked: UnackedResults::default(),
+        effects,
     };
     let final_event = run.events.clone();
     let task = async move {
@@ -149,7 +144,7 @@ pub fn start(
                 spent,
                 rest: Duration::ZERO,
                 left: VisibleProgress::Executed,
-                done: EffectLog::lost(),
+                effects: EffectLog::lost(),
             };
             let _ = final_event.send(RunEvent::Ended(ended)).await;
         }
@@ -182,10 +177,9 @@ struct RunTask {
     answer_bytes: usize,
     held: Vec<Injection>,
     left: VisibleProgress,
-    overlap: TextDedupe,
+    answer: AnswerLog,
     mode: Option<Mode>,
-    memo: EffectLog,
-    unacked: UnackedResults,
+    effects: EffectLog,
 }
 
 /// The result of one attempt.
@@ -230,6 +224,12 @@ impl RunTask {
                     tracing::debug!(class, "run.out_of_time");
                     break Outcome::Failed(Failure::persistent(policy.transport_time));
                 }
+                RetryDecision::GiveUp
+                    if self.reached == Reached::Never && failure.retry() == Retry::Transport =>
+                {
+                    tracing::debug!(class, "run.unreachable");
+                    break Outcome::Failed(Failure::unreachable(&failure, self.attempts));
+                }
                 RetryDecision::GiveUp => break Outcome::Failed(failure),
                 RetryDecision::Repeat(delay) => (delay, "start"),
                 RetryDecision::Resume(delay, checkpoint) => {
@@ -255,7 +255,7 @@ impl RunTask {
             }
             _ => Duration::ZERO,
         };
-        self.memo.restart();
+        self.effects.restart();
         let ended = Ended {
             outcome,
             usage: self.usage,
@@ -263,7 +263,7 @@ impl RunTask {
             spent: self.ledger.spent(),
             rest,
             left: self.left,
-            done: self.memo,
+            effects: self.effects,
         };
         let _ = self.events.send(RunEvent::Ended(ended)).await;
     }
@@ -272,12 +272,12 @@ impl RunTask {
     /// official client does, after an idle timeout with a message that contains the text shown
     /// since. Once a stream was sent such a message, later ones are too.
     fn resume_action(&mut self, failure: &Failure) -> Action {
-        let sends_text = failure.retry() == Retry::Idle || self.overlap.is_marked_sent();
-        match sends_text.then(|| self.overlap.mark_sent()).flatten() {
+        let sends_text = failure.retry() == Retry::Idle || self.answer.is_marked_sent();
+        match sends_text.then(|| self.answer.mark_sent()).flatten() {
             Some(text) => {
                 // A message replaces the calls that the checkpoint waits for, so their results are
                 // sent with it.
-                let mut parts = self.memo.send_results();
+                let mut parts = self.effects.send_results();
                 parts.push(prompts::continue_answer(&text));
                 Action::UserMessage(UserMessage {
                     text: parts.join("\n\n"),
@@ -313,9 +313,8 @@ impl RunTask {
     async fn attempt(&mut self) -> AttemptResult {
         let started = tokio::time::Instant::now();
         self.attempts += 1;
-        self.overlap.restart();
-        self.memo.restart();
-        self.unacked.restart();
+        self.answer.restart();
+        self.effects.restart();
         tracing::debug!(n = self.attempts, request = %self.ids.request, "attempt.started");
         let opened = match self.spec.request(self.ids.original) {
             Ok(first) => tokio::select! {
@@ -355,9 +354,8 @@ impl RunTask {
                 run_id: self.ids.original,
                 held: &mut self.held,
                 answer_bytes: &mut self.answer_bytes,
-                overlap: &mut self.overlap,
-                memo: &mut self.memo,
-                unacked: &mut self.unacked,
+                answer: &mut self.answer,
+                effects: &mut self.effects,
                 on_accepted: &|| {
                     self.backend.choice.accepted(
                         &self.backend.endpoints.agent,
@@ -529,9 +527,6 @@ async fn cancelled(
                 Some(Command::Inject(injection)) => held.push(injection),
                 // Without a stream there is nothing to send a result to.
                 Some(Command::Hurry | Command::AfterResults(_)) => {}
-                Some(Command::Settle) => {
-                    let _ = events.send(RunEvent::Settled).await;
-                }
             },
         }
     }

@@ -26,7 +26,7 @@ pub use self::ticket::{AnswerSummary, TurnTicket};
 use crate::conversation::store::Store;
 use crate::conversation::transcript::Transcript;
 use crate::run::UserMessage;
-use crate::turn::Session;
+use crate::turn::{Record, Session};
 use agent_tools::shell::reaper::ChildReaper;
 use foundation::prefix;
 
@@ -196,6 +196,11 @@ impl SessionManager {
     /// Returns an open session.
     pub fn find(&self, id: &str) -> Option<Session> {
         self.state().sessions.find(id)
+    }
+
+    /// Returns the recorded result of a card, also if its session was closed.
+    pub fn recorded_card(&self, id: &str, call: &str) -> Option<Record> {
+        self.state().sessions.recorded_card(id, call)
     }
 
     /// Cancels an active turn, or the parked run of an earlier one. Returns whether there is one.

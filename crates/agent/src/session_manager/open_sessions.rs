@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::turn::{Session, SessionEnd};
+use crate::turn::{Record, Recorded, Session, SessionEnd};
 
 /// How many sessions may be open in addition to those with parked runs.
 const MAX_WITHOUT_RUN: usize = 512;
@@ -14,6 +14,8 @@ pub(super) struct OpenSessions {
     by_id: HashMap<String, (Session, u64)>,
     /// Closed sessions whose tasks may still be running.
     ending: HashMap<String, SessionEnd>,
+    /// Recorded results of the cards of closed sessions.
+    closed_cards: Recorded,
     /// Counts every use, to order sessions by it.
     uses: u64,
 }
@@ -25,6 +27,12 @@ impl OpenSessions {
         let (session, last) = self.by_id.get_mut(id)?;
         *last = self.uses;
         Some(session.clone())
+    }
+
+    /// Returns the recorded result of a card, also if its session was closed.
+    pub(super) fn recorded_card(&mut self, id: &str, call: &str) -> Option<Record> {
+        let record = self.find(id).and_then(|session| session.recorded(call));
+        record.or_else(|| self.closed_cards.get(call))
     }
 
     /// Returns whether a session is open, without marking it as used.
@@ -59,6 +67,7 @@ impl OpenSessions {
     pub(super) fn close(&mut self, id: &str) {
         self.ending.retain(|_, end| !end.is_past());
         if let Some((session, _)) = self.by_id.remove(id) {
+            self.closed_cards.copy_from(session.recorded_cards());
             self.ending.insert(id.to_owned(), session.end());
         }
     }

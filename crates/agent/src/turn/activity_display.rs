@@ -70,7 +70,7 @@ pub enum Follows {
 
 /// The newest recorded results of a session.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Recorded(Arc<Mutex<Records>>);
+pub(crate) struct Recorded(Arc<Mutex<Records>>);
 
 #[derive(Debug, Default)]
 struct Records {
@@ -98,8 +98,21 @@ impl Recorded {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn get(&self, id: &str) -> Option<Record> {
+    pub(crate) fn get(&self, id: &str) -> Option<Record> {
         self.lock().by_id.get(id).cloned()
+    }
+
+    /// Copies the records of a session that is closed: its host may still display the cards.
+    pub(crate) fn copy_from(&self, closed: &Self) {
+        let records: Vec<(String, Record)> = {
+            let closed = closed.lock();
+            let ids = closed.order.iter();
+            ids.filter_map(|id| Some((id.clone(), closed.by_id.get(id)?.clone())))
+                .collect()
+        };
+        for (id, record) in records {
+            self.keep(&id, record);
+        }
     }
 
     fn keep(&self, id: &str, record: Record) {

@@ -8,9 +8,9 @@ use uuid::Uuid;
 use super::recover::SessionKey;
 use crate::conversation::blob_store::{BlobStore, BlobStoreError};
 use crate::conversation::fingerprint::Fingerprint;
-use crate::conversation::intent_log::{IntentLog, Left};
 use crate::conversation::journal::{JournalEntry, PausedTurn, StoredImage, StoredMessage};
 use crate::conversation::store::{BlobCheck, LoadOutcome, LockedConversation, Store, StoreError};
+use crate::effect_log::{LeftFile, LogFile};
 use crate::run::{BlobError, BlobKey, Blobs, Image, MemoryBlobs, UserMessage};
 
 /// The notice about a session folder that cannot be written.
@@ -97,9 +97,9 @@ impl Conversation {
         })
     }
 
-    /// Creates the intent log of a turn; `None` if the conversation is not stored.
-    pub(super) fn begins(&self, history: Fingerprint) -> Option<IntentLog> {
-        self.kept().map(|kept| kept.new_intent_log(history))
+    /// Returns an effect log file for a prompt; `None` if the conversation is not stored.
+    pub(super) fn new_log_file(&self, history: Fingerprint) -> Option<LogFile> {
+        self.kept().map(|kept| kept.new_log_file(history))
     }
 
     /// Returns the blobs for a run.
@@ -214,8 +214,8 @@ pub(super) struct LoadedConversation {
     pub(super) conversation: Option<Conversation>,
     /// Where a new conversation would be stored.
     pub(super) kept: Option<Arc<LockedConversation>>,
-    /// The intent log of an interrupted turn of another process.
-    pub(super) begun: Option<Left>,
+    /// The effect log that another process left.
+    pub(super) log_file: Option<LeftFile>,
     /// Injected messages of another process that no checkpoint includes.
     pub(super) messages: Vec<UserMessage>,
     /// A notice for the user.
@@ -257,7 +257,7 @@ impl ConversationSlot {
         let nothing = |notice| LoadedConversation {
             conversation: None,
             kept: None,
-            begun: None,
+            log_file: None,
             messages: Vec::new(),
             notice,
         };
@@ -265,7 +265,7 @@ impl ConversationSlot {
             return Ok(LoadedConversation {
                 kept: conversation.kept(),
                 conversation: Some(conversation),
-                begun: None,
+                log_file: None,
                 messages: Vec::new(),
                 notice: None,
             });
@@ -278,13 +278,13 @@ impl ConversationSlot {
             let kept = store.lock(&session)?;
             let found = kept.read(look)?;
             // This process knows what it has started itself.
-            let begun = match look {
-                BlobCheck::Content => kept.unfinished_log(),
+            let log_file = match look {
+                BlobCheck::Content => kept.left_log_file(),
                 BlobCheck::Count => None,
             };
-            Ok((Arc::new(kept), found, begun))
+            Ok((Arc::new(kept), found, log_file))
         });
-        let (kept, found, begun) = match found.await {
+        let (kept, found, log_file) = match found.await {
             Ok(found) => found,
             Err(StoreError::Busy) => {
                 tracing::debug!("lock.busy");
@@ -327,7 +327,7 @@ impl ConversationSlot {
             conversation,
             notice: notice.or_else(read_only),
             kept: Some(kept),
-            begun,
+            log_file,
             messages,
         })
     }
@@ -348,11 +348,12 @@ impl ConversationSlot {
         }
     }
 
-    /// Removes the conversation, also from disk.
-    pub(super) async fn forget(&mut self) {
+    /// Removes the conversation, also from disk, where only these messages are kept.
+    pub(super) async fn forget(&mut self, messages: &[UserMessage]) {
         self.unsaved = None;
         if let Some((store, session)) = self.store.clone() {
-            let forgotten = blocking(move || store.lock(&session)?.delete()).await;
+            let messages: Vec<StoredMessage> = messages.iter().map(stored).collect();
+            let forgotten = blocking(move || store.lock(&session)?.delete_except(messages)).await;
             if let Err(error) = forgotten {
                 // The fingerprint will show that the history differs.
                 tracing::debug!(%error, "the stored conversation could not be removed");

@@ -23,6 +23,8 @@ pub fn wording(failure: &Failure) -> String {
         Failure::ContextTooLong(_) => too_long(&text),
         // "quota exceeded" stops hosts from retrying what no retry can fix.
         Failure::Upgrade(_) | Failure::Payment(_) => format!("{} (quota exceeded)", firm(&text)),
+        // We have retried it already, and the retries of a host would multiply ours.
+        Failure::Persistent(_) => firm(&text),
         // A retry of the host sends the history instead of the checkpoint.
         Failure::StateLost(_) => format!("server error: {text}"),
         _ => match failure.retry() {
@@ -39,7 +41,7 @@ pub fn too_long(problem: &str) -> String {
 }
 
 /// Patterns on which old hosts retry or compact, whatever surrounds them, and what replaces them.
-const FIRM: [(&str, &str); 8] = [
+const FIRM: [(&str, &str); 14] = [
     (r"\brate.?limited\b", "limited"),
     (r"rate.?limit", "usage limit"),
     (r"too many requests", "more requests than allowed"),
@@ -48,6 +50,12 @@ const FIRM: [(&str, &str); 8] = [
     (r"\b429\b", "limit"),
     (r"\b500\b", "five hundred"),
     (r"exceeds the limit of", "is over the limit of"),
+    (r"connection.?refused", "the connection was refused"),
+    (r"connection.?(error|lost)", "the connection was lost"),
+    (r"network.?error", "a problem of the network"),
+    (r"timed? ?out", "took too long"),
+    (r"other side closed|socket hang up|terminated", "closed"),
+    (r"ended without", "had"),
 ];
 
 static FIRMER: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
@@ -138,6 +146,10 @@ mod tests {
                 "server error: [internal] x",
             ),
             (Failure::Login("who?".into()), "who?"),
+            (
+                Failure::Persistent("cannot connect: Connection refused".into()),
+                "cannot connect: the connection was refused",
+            ),
             (
                 Failure::Refused("maximum context length is 200k".into()),
                 "context_length_exceeded: maximum context length is 200k",

@@ -6,9 +6,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
-use super::request::HostToolMode;
-use crate::conversation::intent_log::IntentLog;
-use crate::run::EffectDigest;
+use crate::effect_log::{EffectDigest, FileEntry, LogFile};
 use agent_tools::{ExecError, ExecRequest, ExecTask, Executor, PendingQuestion, ReplySender};
 use cursor_proto::agent::v1::AskQuestionArgs;
 
@@ -16,55 +14,38 @@ use cursor_proto::agent::v1::AskQuestionArgs;
 /// executes between turns is in its history.
 pub(super) struct IntentLogger {
     inner: Arc<dyn Executor>,
-    /// The intent log, if the conversation is stored.
-    begun: Option<Arc<IntentLog>>,
-    calls: Calls,
+    /// The file of the effect log, if the conversation is stored.
+    file: Option<Arc<LogFile>>,
+    /// Whether calls of host tools are logged, because no history contains them.
+    logs_host_calls: bool,
     /// Resolves when the previous call was passed to the host, because calls keep their order.
     last: Mutex<Option<oneshot::Receiver<()>>>,
-}
-
-/// Whether calls of host tools are logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Calls {
-    /// Not logged: they are in the host's history.
-    Theirs,
-    /// Logged like other effects, because no history contains them.
-    Ours,
-}
-
-impl Calls {
-    pub(super) fn of(hands: &HostToolMode) -> Self {
-        match hands {
-            HostToolMode::Between => Self::Theirs,
-            HostToolMode::Inline(_) => Self::Ours,
-        }
-    }
 }
 
 impl IntentLogger {
     /// Returns `inner` itself if there is nothing to log.
     pub(super) fn around(
         inner: Arc<dyn Executor>,
-        begun: Option<Arc<IntentLog>>,
-        calls: Calls,
+        file: Option<Arc<LogFile>>,
+        logs_host_calls: bool,
     ) -> Arc<dyn Executor> {
-        match (&begun, calls) {
-            (None, Calls::Theirs) => inner,
-            _ => Arc::new(Self {
-                inner,
-                begun,
-                calls,
-                last: Mutex::default(),
-            }),
+        if file.is_none() && !logs_host_calls {
+            return inner;
         }
+        Arc::new(Self {
+            inner,
+            file,
+            logs_host_calls,
+            last: Mutex::default(),
+        })
     }
 
     /// Logs an effect that is about to be executed.
-    async fn note(&self, what: EffectDigest) -> Result<(), ExecError> {
-        let Some(begun) = self.begun.clone() else {
+    async fn note(&self, digest: EffectDigest) -> Result<(), ExecError> {
+        let Some(file) = self.file.clone() else {
             return Ok(());
         };
-        let noted = tokio::task::spawn_blocking(move || begun.add(&what.to_string()));
+        let noted = tokio::task::spawn_blocking(move || file.append(FileEntry::Executing(digest)));
         match noted.await {
             Ok(Ok(())) => Ok(()),
             // Execute it even if the disk fails.
@@ -94,7 +75,7 @@ impl Executor for IntentLogger {
     ) -> ExecTask {
         let what = EffectDigest::of(&request);
         let work = Arc::clone(&self.inner).execute(request, replies.clone(), abort);
-        let Some(what) = what.filter(|_| work.call.is_none() || self.calls == Calls::Ours) else {
+        let Some(what) = what.filter(|_| work.call.is_none() || self.logs_host_calls) else {
             return work;
         };
         let ExecTask { done, call } = work;
@@ -172,9 +153,9 @@ mod tests {
     fn an_effect_that_cannot_be_logged_is_not_executed() {
         let folder = tempfile::tempdir().unwrap();
         let kept = Store::at(folder.path()).lock("s").unwrap();
-        let begun = Arc::new(kept.new_intent_log(Fingerprint::of("S", &[])));
+        let file = Arc::new(kept.new_log_file(Fingerprint::of("S", &[])));
         let doer = Arc::new(Doer::default());
-        let noted = IntentLogger::around(Arc::clone(&doer) as _, Some(begun), Calls::Theirs);
+        let noted = IntentLogger::around(Arc::clone(&doer) as _, Some(file), false);
         let request = ExecRequest::ShellArgs(ShellArgs::default());
         let replies = ReplySender::new(1, mpsc::channel(1).0);
         let work = noted.execute(request, replies, CancellationToken::new());

@@ -1,7 +1,7 @@
 //! A run that can span several host turns: it waits while the host executes tools, and resumes with
 //! their results.
 
-mod checkpoint_history;
+mod answer_rounds;
 mod host_calls;
 mod injection;
 mod resume;
@@ -13,26 +13,27 @@ use futures_util::FutureExt as _;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::checkpoint_history::ResultBatch;
+use self::answer_rounds::AnswerRounds;
 pub(super) use self::host_calls::PendingBatch;
 pub(super) use self::injection::user_texts;
 use super::activity_display::{ActivityDisplay, ends_cards};
 use super::conversation_slot::Conversation;
 use super::request::{TurnEvent, TurnRequest};
-use super::steering::{InjectionStep, Source, Steering};
 use super::turn_progress::{Shown, TurnProgress, send_event};
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
 use crate::conversation::tool_results::pending_results;
+use crate::effect_log::{EffectDigest, EffectLog};
+use crate::inbox::{Inbox, InjectionStep, Source};
 use crate::message::Message;
 use crate::run::queue::Weighed as _;
-use crate::run::{Command, EffectLog, Ended, Handle, Outcome, RunEvent};
+use crate::run::{Checkpoint, Command, Ended, Handle, Outcome, RunEvent};
 use agent_tools::bridge::external_calls::ExternalCallReceiver;
 use agent_tools::bridge::{Bridge, HostCall};
 use agent_tools::permission::TurnTools;
 use cursor_client::failure::Retry;
 use cursor_client::suspend_aware_timer;
-use cursor_proto::state::ContextUsage;
+use cursor_proto::state::{ContextUsage, occupancy};
 
 /// How many events, and how many bytes of them, may queue while the host works; then the run stops
 /// reading.
@@ -49,16 +50,12 @@ pub(super) struct LiveRun {
     /// The checkpoint the run started with.
     initial_state: Option<bytes::Bytes>,
     on_disk: OnDisk,
-    /// Effects the checkpoint includes that are not yet removed from the intent log.
-    settled: Vec<String>,
-    /// The history the run was sent.
-    covers: Fingerprint,
-    /// The same without the latest user message, if nothing else came with it.
+    /// Effects the checkpoint includes that are not yet marked in the file of the effect log.
+    saved: Vec<EffectDigest>,
+    /// The history the run was sent, and the answer to it and to earlier ones, shown or not.
+    answer: AnswerRounds,
+    /// That history without the latest user message, if nothing else came with it.
     before_message: Option<Fingerprint>,
-    /// The answer to that history, shown or not.
-    answer: String,
-    /// Tool results that the newest checkpoint may not include, oldest first.
-    rounds: Vec<ResultBatch>,
     /// Calls of host tools that do not come from Cursor.
     inlet: ExternalCallReceiver,
     /// Calls that were offered to the host and have no result, oldest first. They stay here while
@@ -70,8 +67,8 @@ pub(super) struct LiveRun {
     waiting: VecDeque<RunEvent>,
     /// Bytes of the events that were queued since the host went away.
     waiting_bytes: usize,
-    /// User messages injected into the run.
-    steering: Steering,
+    /// User messages for the run.
+    inbox: Inbox,
     /// How full the context is, from the newest checkpoint.
     occupancy: Option<ContextUsage>,
     /// Tool settings of the current turn; the run's executors read them.
@@ -80,8 +77,9 @@ pub(super) struct LiveRun {
     show: ActivityDisplay,
     /// Events that arrived between calls; they are sent first in the next turn.
     later: Vec<TurnEvent>,
-    /// How many [`Command::Settle`] are unanswered.
-    settling: usize,
+    /// Whether the run will emit the end of a batch that it has begun. Calls of other agents, and
+    /// those that are offered again, do not come from it.
+    is_in_batch: bool,
 }
 
 /// What a run starts with: the history it is sent and the part of the answer that exists already.
@@ -116,21 +114,19 @@ impl LiveRun {
             initial_state: conversation.state.clone(),
             conversation,
             on_disk: OnDisk::Current,
-            settled: Vec::new(),
-            covers,
+            saved: Vec::new(),
+            answer: AnswerRounds::new(covers, answer),
             before_message: None,
-            answer,
-            rounds: Vec::new(),
             inlet,
             open: Vec::new(),
             offering: Vec::new(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            steering: Steering::new(),
+            inbox: Inbox::default(),
             occupancy: None,
             show,
             later: Vec::new(),
-            settling: 0,
+            is_in_batch: false,
         }
     }
 
@@ -151,7 +147,7 @@ impl LiveRun {
         }
         let now = Fingerprint::of(system, messages);
         matches!(
-            now.continuity(Some(&self.covers), messages),
+            now.continuity(Some(self.answer.history()), messages),
             Continuity::Continues(_)
         )
     }
@@ -167,9 +163,9 @@ impl LiveRun {
     }
 
     /// Returns the effects of a run that ended while the host was away.
-    pub(super) fn done(&self) -> EffectLog {
+    pub(super) fn effects(&self) -> EffectLog {
         match self.waiting.back() {
-            Some(RunEvent::Ended(ended)) => ended.done.clone(),
+            Some(RunEvent::Ended(ended)) => ended.effects.clone(),
             _ => EffectLog::default(),
         }
     }
@@ -230,7 +226,7 @@ impl LiveRun {
 
     /// Returns the history the run was sent.
     pub(super) fn history(&self) -> Fingerprint {
-        self.covers.clone()
+        self.answer.history().clone()
     }
 
     /// Returns the conversation and the cards of a run that has ended.
@@ -270,17 +266,22 @@ impl LiveRun {
             self.waiting_bytes = self.waiting_bytes.saturating_sub(event.bytes());
             return Some(event);
         }
-        let event = tokio::select! {
-            event = self.handle.events.recv() => event,
+        tokio::select! {
+            event = self.handle.events.recv() => {
+                self.record(event.as_ref());
+                event
+            }
             call = self.inlet.next() => Some(RunEvent::HostCall(Box::new(call))),
-        };
-        self.record_text(event.as_ref());
-        event
+        }
     }
 
-    fn record_text(&mut self, event: Option<&RunEvent>) {
-        if let Some(RunEvent::Text(text)) = event {
-            self.answer.push_str(text);
+    /// Records an event of the run.
+    fn record(&mut self, event: Option<&RunEvent>) {
+        match event {
+            Some(RunEvent::Text(text)) => self.answer.push(text),
+            Some(RunEvent::HostCall(_) | RunEvent::ToolCompleted(_)) => self.is_in_batch = true,
+            Some(RunEvent::BatchEnd) => self.is_in_batch = false,
+            _ => {}
         }
     }
 
@@ -291,26 +292,29 @@ impl LiveRun {
             return std::future::pending().await;
         }
         let event = tokio::select! {
-            Some(event) = self.handle.events.recv() => event,
+            Some(event) = self.handle.events.recv() => {
+                self.record(Some(&event));
+                event
+            }
             call = self.inlet.next() => {
                 // Cancelled calls must not fill the queue of the run's events.
                 self.waiting.retain(|event| !is_void(event));
                 RunEvent::HostCall(Box::new(call))
             }
         };
-        self.record_text(Some(&event));
         match event {
             RunEvent::Checkpoint(saved) => {
                 self.checkpoint(saved);
                 Idle::Changed
             }
+            RunEvent::BatchEnd => Idle::Same,
             event => {
                 if let RunEvent::Ended(Ended {
                     outcome: Outcome::Failed(failure),
                     ..
                 }) = &event
                 {
-                    let event = if self.conversation.sent.as_ref() == Some(&self.covers) {
+                    let event = if self.conversation.sent.as_ref() == Some(self.answer.history()) {
                         "bridge.died_mid_pause_checkpoint_saved"
                     } else {
                         "bridge.died_mid_pause_no_checkpoint"
@@ -329,7 +333,7 @@ impl LiveRun {
     /// does not wait for the disk each time.
     pub(super) async fn save(&mut self) -> Result<(), StoreError> {
         if self.on_disk == OnDisk::Stale {
-            self.conversation.messages = self.steering.separate();
+            self.conversation.messages = self.inbox.separate();
             self.conversation.save().await?;
             self.on_disk = OnDisk::Current;
         }
@@ -337,8 +341,8 @@ impl LiveRun {
     }
 
     /// Returns and clears the effects that the checkpoint includes.
-    pub(super) fn settled(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.settled)
+    pub(super) fn take_saved(&mut self) -> Vec<EffectDigest> {
+        std::mem::take(&mut self.saved)
     }
 
     /// Sends the run's events to the host until the host must execute something or the run ends.
@@ -353,7 +357,7 @@ impl LiveRun {
             send_event(self.later.remove(0), request, tally).await;
         }
         loop {
-            let deadline = self.steering.deadline();
+            let deadline = self.inbox.deadline();
             let mut event = tokio::select! {
                 // Read what the server has sent before the deadline counts.
                 biased;
@@ -362,11 +366,14 @@ impl LiveRun {
                     continue;
                 }
                 event = self.next() => event,
+                () = std::future::ready(()), if *offered != PendingBatch::Nothing && !self.is_in_batch => {
+                    return Pause::ToolUse;
+                }
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
                     let now = Instant::now();
                     if deadline.is_some_and(|due| suspend_aware_timer::is_late(due, now)) {
                         // The process was suspended: read what the server sent meanwhile first.
-                        self.steering.rearm(now);
+                        self.inbox.rearm(now);
                     } else {
                         self.release(offered).await;
                     }
@@ -377,7 +384,7 @@ impl LiveRun {
                 && let Some(event) = event.take_if(|event| ends_cards(event))
             {
                 let over = |event: &RunEvent| matches!(event, RunEvent::Ended(end) if end.outcome == Outcome::Finished);
-                if over(&event) && self.later.is_empty() && self.steering.is_delivered() {
+                if over(&event) && self.later.is_empty() && self.inbox.is_delivered() {
                     self.show.close_cards();
                 }
                 self.waiting.push_front(event);
@@ -411,17 +418,10 @@ impl LiveRun {
                     self.offer(*call, request, offered).await;
                     continue;
                 }
-                Some(RunEvent::Settled) => {
-                    self.settling = self.settling.saturating_sub(1);
-                    match offered {
-                        // This one belongs to an earlier turn; ours is still to come.
-                        _ if self.settling > 0 => continue,
-                        PendingBatch::Calls | PendingBatch::Cards => return Pause::ToolUse,
-                        PendingBatch::Nothing => continue,
-                    }
-                }
+                // More of the batch may have arrived since.
+                Some(RunEvent::BatchEnd) => continue,
                 Some(RunEvent::Injection(report)) => {
-                    if self.steering.report(&report) == InjectionStep::Release {
+                    if self.inbox.report(&report) == InjectionStep::Release {
                         self.release(offered).await;
                     }
                     continue;
@@ -453,16 +453,43 @@ impl LiveRun {
         }
     }
 
+    /// Stores a checkpoint. What it lacks is sent again if the run is lost.
+    fn checkpoint(&mut self, saved: Checkpoint) {
+        self.on_disk = OnDisk::Stale;
+        self.inbox.checkpoint();
+        if let Ok(Some(occupancy)) = occupancy(&saved.state) {
+            self.occupancy = Some(occupancy);
+        }
+        self.saved.extend(saved.saved);
+        self.conversation.state = Some(saved.state);
+        let coverage = self.answer.checkpoint(&saved.lacks, &saved.behind);
+        self.conversation.sent = Some(coverage.history);
+        self.conversation.answer = Some(coverage.answer);
+    }
+
+    /// Reports the context size of the newest checkpoint, which may have arrived while the host was
+    /// away.
+    fn count(&self, tally: &mut TurnProgress) {
+        if let Some(occupancy) = &self.occupancy {
+            tally.seen.occupied = Some(occupancy.used.into());
+            tally.window = Some(occupancy.limit).filter(|limit| *limit > 0);
+        }
+    }
+
     /// Keeps the checkpoint only if it is valid for everything that was sent; otherwise the next
     /// turn sends the history again.
     pub(super) fn check_checkpoint(&mut self, outcome: Option<&Outcome>) {
-        let current = self.conversation.sent.as_ref() == Some(&self.covers);
+        let current = self.conversation.sent.as_ref() == Some(self.answer.history());
         // Undelivered messages are sent to the checkpoint that precedes them.
         let undelivered = self.before_message.is_some()
             && self.conversation.sent == self.before_message
             && self.has_undelivered();
         let sound = match outcome {
-            Some(Outcome::Finished) => current || undelivered || self.lacks_only_text(),
+            Some(Outcome::Finished) => {
+                current
+                    || undelivered
+                    || self.answer.lacks_only_text(self.conversation.sent.as_ref())
+            }
             // An older checkpoint is sent everything since.
             Some(Outcome::Cancelled) => true,
             Some(Outcome::Failed(failure)) => match failure.retry() {
@@ -480,7 +507,7 @@ impl LiveRun {
             self.conversation.pause = None;
             if !self.has_undelivered() {
                 // The finished answer covers them.
-                self.steering.checkpoint();
+                self.inbox.checkpoint();
             }
         }
     }

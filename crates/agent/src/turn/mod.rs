@@ -16,10 +16,10 @@ mod recover;
 mod request;
 mod session;
 mod start_run;
-mod steering;
 mod turn_progress;
 pub mod usage;
 
+pub(crate) use activity_display::Recorded;
 pub use activity_display::{Follows, Record, Surface, is_card};
 pub use error_text::{ContinuationLost, LOST, too_long, wording};
 pub use failure_cause::{Cause, is_rate_limit};
@@ -28,4 +28,4 @@ pub use request::{
     Frontend, HostToolMode, Keep, Stop, TurnEvent, TurnRequest, TurnResult, turn_events,
 };
 pub use session::{QueuedTurn, Session, SessionEnd};
-pub use steering::words;
+pub use start_run::user_message;

@@ -11,20 +11,21 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
-use self::effects::Effects;
+use self::effects::PromptEffects;
 use super::activity_display::{ActivityDisplay, Record, Recorded};
 use super::conversation_slot::{Conversation, ConversationSlot};
 use super::failure_cause::Cause;
 use super::live_run::{Idle, LiveRun, Pause, PendingBatch};
 use super::recover;
 use super::request::{self, Keep, Stop, TurnEvent, TurnRequest, TurnResult};
-use super::steering::Source;
 use super::turn_progress::TurnProgress;
 use super::usage;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::lost_turn::TurnStart;
 use crate::conversation::store::Store;
-use crate::run::{Outcome, Start, UserMessage};
+use crate::effect_log::Start;
+use crate::inbox::{Inbox, Source};
+use crate::run::{Outcome, UserMessage};
 use agent_tools::bridge::external_calls::ExternalCallSender;
 use agent_tools::host_delegate::ReadCache;
 use agent_tools::permission::GrantedTools;
@@ -113,13 +114,13 @@ impl Session {
             shown_notices: BTreeSet::new(),
             answered: None,
             live: None,
-            effects: Effects::default(),
+            effects: PromptEffects::default(),
             cards: None,
             recorded: recorded.clone(),
             bench: Arc::new(ShellSession::new(reaper)),
             seen: Arc::default(),
             granted: GrantedTools::default(),
-            undelivered: Vec::new(),
+            inbox: Inbox::default(),
         };
         tokio::spawn(async move {
             if let Some(last) = last {
@@ -141,6 +142,11 @@ impl Session {
     /// dropped.
     pub fn end(&self) -> SessionEnd {
         SessionEnd(self.gate.clone())
+    }
+
+    /// Returns the recorded results of all cards.
+    pub(crate) fn recorded_cards(&self) -> &Recorded {
+        &self.recorded
     }
 
     /// Returns the recorded result of a card while its run exists.
@@ -242,7 +248,7 @@ struct SessionTask {
     /// A run that waits for the host, and until when.
     live: Option<(LiveRun, Instant)>,
     /// What was executed for the prompt under way.
-    effects: Effects,
+    effects: PromptEffects,
     /// Cards whose run was released while the host displayed them.
     cards: Option<ActivityDisplay>,
     /// Recorded results of the cards the host was sent.
@@ -254,7 +260,7 @@ struct SessionTask {
     /// Native tools the host has allowed for the rest of the session.
     granted: GrantedTools,
     /// Messages that were accepted from the host and not delivered to any run.
-    undelivered: Vec<UserMessage>,
+    inbox: Inbox,
 }
 
 impl SessionTask {
@@ -268,7 +274,7 @@ impl SessionTask {
                     // the background and could overwrite a later one.
                     if let (Idle::Changed, Some((live, _))) = (idle, &mut self.live) {
                         match live.save().await {
-                            Ok(()) => self.effects.saved(&live.settled()),
+                            Ok(()) => self.effects.saved(&live.take_saved()),
                             Err(error) => tracing::warn!(
                                 "the session's last checkpoint could not be saved: {error}"
                             ),
@@ -289,7 +295,7 @@ impl SessionTask {
                     let request = match request.await {
                         Ok(TicketUse::Turn(request)) => request,
                         Ok(TicketUse::Messages(messages)) => {
-                            self.undelivered.extend(messages);
+                            self.inbox.add(messages);
                             continue;
                         }
                         Err(_) => continue, // its door is gone
@@ -313,18 +319,19 @@ impl SessionTask {
         }
     }
 
-    /// Forgets the conversation, but not what was executed for the prompt under way.
+    /// Forgets the conversation, but neither what was executed for the prompt under way nor the
+    /// messages that were accepted for it.
     async fn invalidate(&mut self) {
-        let mut memo = None;
+        let mut effects = None;
         if let Some((mut live, _)) = self.live.take() {
             live.leave().await;
             let ended = live.drain(std::future::ready(())).await;
-            memo = ended.map(|ended| ended.done);
+            effects = ended.map(|ended| ended.effects);
+            self.inbox.add(live.separate());
             self.cards = Some(live.into_parts().1);
         }
-        self.effects.rewritten(memo);
-        self.undelivered.clear();
-        self.memory.forget().await;
+        self.effects.rewritten(effects);
+        self.memory.forget(&self.inbox.separate()).await;
     }
 
     /// Cancels a run that waits for the host and saves its conversation.
@@ -337,9 +344,9 @@ impl SessionTask {
             if unread.is_some() {
                 (live.conversation.unread, live.conversation.pause) = (unread, pause);
             }
-            self.undelivered.extend(live.undelivered());
+            self.inbox.add(live.take_unsaved());
             if let Some(ended) = ended {
-                self.effects.keep(live.history(), ended.done);
+                self.effects.keep(live.history(), ended.effects);
             }
             let (notice, cards) = self.save_conversation(live).await;
             self.cards = Some(cards);
@@ -352,7 +359,7 @@ impl SessionTask {
     async fn turn(&mut self, mut request: TurnRequest, answer: &mut ReplyOnce) -> TurnResult {
         if request.cancel.is_cancelled() || (self.live.is_none() && !self.prepared(&request).await)
         {
-            self.undelivered.extend(request.take_injections().await);
+            self.inbox.add(request.take_injections().await);
             return aborted();
         }
         if request.keep == Keep::Memory {
@@ -364,7 +371,7 @@ impl SessionTask {
         let mut live = match self.begin(&mut request, &mut tally).await {
             Ok(live) => live,
             Err(result) => {
-                self.undelivered.extend(request.take_injections().await);
+                self.inbox.add(request.take_injections().await);
                 return result;
             }
         };
@@ -383,7 +390,7 @@ impl SessionTask {
                     let place = TurnStart::of(&request.transcript.messages);
                     live.pause(place, self.memory.key(), recover::now());
                     match live.save().await {
-                        Ok(()) => self.effects.saved(&live.settled()),
+                        Ok(()) => self.effects.saved(&live.take_saved()),
                         Err(error) => self.note(&request, error).await,
                     }
                     live.present(&request, &mut tally).await;
@@ -403,9 +410,9 @@ impl SessionTask {
                 .recover_run(&live, ended.as_ref(), &request, &mut tally)
                 .await
             {
-                let undelivered = live.undelivered();
+                let unsaved = live.take_unsaved();
                 live = again;
-                for words in undelivered {
+                for words in unsaved {
                     live.inject(words, Source::Separate).await;
                 }
                 continue;
@@ -415,10 +422,10 @@ impl SessionTask {
             live.check_checkpoint(outcome);
             let over = matches!(outcome, Some(Outcome::Finished | Outcome::Cancelled));
             if over && live.has_undelivered() {
-                let words = live.take_undelivered();
+                let words = live.take_all_unsaved();
                 if let Some(ended) = ended {
-                    let done = ended.done.handed_on_behind_words(Start::State);
-                    self.effects.keep(live.history(), done);
+                    let effects = ended.effects.for_next_run(Start::State, true);
+                    self.effects.keep(live.history(), effects);
                 }
                 live = match self
                     .send_separately(live.conversation, words, &request, &mut tally)
@@ -429,7 +436,7 @@ impl SessionTask {
                 };
                 continue;
             }
-            self.undelivered.extend(live.undelivered());
+            self.inbox.add(live.take_unsaved());
             let cause = match outcome {
                 Some(Outcome::Finished | Outcome::Cancelled) => None,
                 Some(Outcome::Failed(failure)) => Some(Cause::of(failure)),
@@ -495,10 +502,11 @@ impl SessionTask {
         live.cancel().await;
         let ended = live.drain(self.next_turn()).await;
         live.check_checkpoint(ended.as_ref().map(|ended| &ended.outcome));
-        self.effects.stopped(history, ended.map(|ended| ended.done));
+        let effects = ended.map(|ended| ended.effects);
+        self.effects.stopped(history, effects);
         // These messages were reported as accepted.
-        self.undelivered.extend(live.undelivered());
-        self.undelivered.extend(last);
+        self.inbox.add(live.take_unsaved());
+        self.inbox.add(last);
         if let Some(notice) = self.put(live.conversation).await {
             tracing::warn!("{notice}");
         }
@@ -508,7 +516,7 @@ impl SessionTask {
     /// Stores a conversation with the messages that the next turn sends; returns a notice for the
     /// user if that fails.
     async fn put(&mut self, mut conversation: Conversation) -> Option<String> {
-        conversation.messages.clone_from(&self.undelivered);
+        conversation.messages = self.inbox.separate();
         self.memory.put(conversation).await
     }
 
@@ -538,11 +546,11 @@ impl SessionTask {
     /// Saves the conversation of a run that has ended. Returns a notice for the user if that fails,
     /// and the run's cards.
     async fn save_conversation(&mut self, mut live: LiveRun) -> (Option<String>, ActivityDisplay) {
-        let settled = live.settled();
+        let saved = live.take_saved();
         let (conversation, cards) = live.into_parts();
         let notice = self.put(conversation).await;
         if notice.is_none() {
-            self.effects.saved(&settled);
+            self.effects.saved(&saved);
         }
         (notice, cards)
     }

@@ -8,19 +8,20 @@ use tokio::sync::watch;
 
 use super::activity_display::{ActivityDisplay, Recorded};
 use super::conversation_slot::Conversation;
-use super::intent_logging::{Calls, IntentLogger};
+use super::intent_logging::IntentLogger;
 use super::live_run::{KnownHistory, LiveRun};
 use super::policy::Bridging;
+use super::recover;
 use super::request::{HostToolMode, TurnRequest};
 use super::usage;
 use crate::conversation::bootstrap::{self, HistoryBudget};
 use crate::conversation::fingerprint::Fingerprint;
-use crate::conversation::image;
-use crate::conversation::intent_log::IntentLog;
+use crate::conversation::image::{self, DecodedImage};
 use crate::conversation::store::LockedConversation;
+use crate::effect_log::{EffectLog, LogFile};
 use crate::message::Message;
 use crate::run::{
-    Action, EffectLog, RestartOwner, RetriesUsed, RetryPolicy, RunSpec, Timing, start,
+    Action, RestartOwner, RetriesUsed, RetryPolicy, RunSpec, Timing, UserMessage, start,
 };
 use agent_tools::bridge::Bridge;
 use agent_tools::bridge::external_calls::{self, ExternalCallSender};
@@ -48,8 +49,8 @@ pub(super) struct SessionResources<'a> {
     pub(super) granted: &'a GrantedTools,
     /// The user's Cursor settings.
     pub(super) settings: Arc<CursorConfig>,
-    /// The intent log.
-    pub(super) begun: Option<Arc<IntentLog>>,
+    /// The file of the effect log.
+    pub(super) log_file: Option<Arc<LogFile>>,
     /// Publishes the gate of each run.
     pub(super) gate: &'a watch::Sender<Weak<ExternalCallSender>>,
 }
@@ -66,7 +67,7 @@ pub(super) struct CarriedOver {
     /// All answer text that was sent to the host in this turn.
     pub(super) answer: String,
     /// Effects of earlier runs.
-    pub(super) done: EffectLog,
+    pub(super) effects: EffectLog,
 }
 
 /// Starts a run with `action`.
@@ -136,8 +137,8 @@ pub(super) fn launch(
     let executor = HookedExecutor::around(
         IntentLogger::around(
             Arc::new(executor),
-            surroundings.begun.clone(),
-            Calls::of(&request.hands),
+            surroundings.log_file.clone(),
+            matches!(request.hands, HostToolMode::Inline(_)),
         ),
         &surroundings.settings,
         HookContext {
@@ -160,7 +161,7 @@ pub(super) fn launch(
         shown: before.shown,
         spent: before.spent,
         rest: before.rest,
-        done: before.done,
+        effects: before.effects,
     };
     let handle = start(
         request.backend.clone(),
@@ -187,6 +188,15 @@ pub(super) fn launch(
         answer: before.answer,
     };
     LiveRun::new(handle, bridge, conversation, history, show, inlet, tools)
+}
+
+/// Returns a user message, with its images.
+pub fn user_message(text: String, pictures: Vec<DecodedImage>) -> UserMessage {
+    UserMessage {
+        text,
+        images: recover::images(pictures),
+        mode: None,
+    }
 }
 
 /// Returns a new conversation that starts from a bootstrapped history.

@@ -4,7 +4,6 @@ use bytes::Bytes;
 
 use super::Attempt;
 use crate::run::event::{Checkpoint, RunEvent};
-use crate::run::retry::{Progress, VisibleProgress};
 use cursor_proto::agent::v1::{ContextInjectionStateUpdate, context_injection_state};
 use cursor_proto::state;
 
@@ -21,29 +20,16 @@ impl Attempt<'_> {
         self.liveness_counts_until = None;
         // A copy, because the state is kept and the network buffer it arrived in should not be.
         let state = Bytes::copy_from_slice(state);
-        self.context.unacked.checkpoint(&state::pending(&state));
-        let settled = self.context.memo.checkpoint();
+        let saved = self.context.effects.checkpoint(&state::pending(&state));
         self.release_all();
-        self.context.overlap.checkpoint();
+        self.context.answer.checkpoint();
         let event = RunEvent::Checkpoint(Checkpoint {
-            lacks: self.context.unacked.unknown(),
+            lacks: self.context.effects.lacks(),
             state: state.clone(),
-            behind: self.context.overlap.text.unacknowledged().to_owned(),
-            settled,
+            behind: self.context.answer.text.unacknowledged(),
+            saved,
         });
-        // A server that resumes a checkpoint without a tool's result requests the call again. That
-        // is harmless if the result is on record.
-        let memo = &*self.context.memo;
-        let is_settled = self.context.unacked.is_settled(|call| memo.holds(call));
-        let shown = if is_settled {
-            VisibleProgress::Nothing
-        } else {
-            VisibleProgress::Called
-        };
-        self.progress = Progress {
-            checkpoint: Some(state),
-            shown,
-        };
+        (self.checkpoint, self.has_text) = (Some(state), false);
         self.emit(event);
         // This may be the last checkpoint, so shorten the wait. One that arrives before the
         // cancellation was sent is not.
@@ -59,18 +45,15 @@ impl Attempt<'_> {
         match event {
             RunEvent::Text(text) | RunEvent::Thinking(text) if text.is_empty() => {}
             RunEvent::Text(_) | RunEvent::Thinking(_) | RunEvent::TurnEnded(_) => {
-                self.context.unacked.model_output();
-                self.context.memo.server_progressed();
+                self.context.effects.model_progressed();
             }
             // The model reads a message after the results that were sent before it. That a message
             // was queued or rejected says nothing about the model.
             RunEvent::Injection(report) if is_delivered(report) => {
-                self.context.unacked.model_output();
-                self.context.memo.server_progressed();
+                self.context.effects.model_progressed();
             }
             RunEvent::ToolCompleted(completed) => {
-                self.context.unacked.completed(&completed.call_id);
-                self.context.memo.server_progressed();
+                self.context.effects.completed(&completed.call_id);
             }
             _ => {}
         }

@@ -29,14 +29,14 @@ impl Attempt<'_> {
     }
 
     fn release_thinking(&mut self) {
-        let thinking = self.context.overlap.thinking.release();
+        let thinking = self.context.answer.thinking.release();
         if !thinking.is_empty() {
             self.deliver_or_queue(RunEvent::Thinking(thinking));
         }
     }
 
     fn release_text(&mut self) {
-        let text = self.context.overlap.text.release();
+        let text = self.context.answer.text.release();
         if !text.is_empty() {
             self.deliver_or_queue(RunEvent::Text(text));
         }
@@ -61,6 +61,7 @@ impl Attempt<'_> {
     }
 
     fn queue(&mut self, event: RunEvent) {
+        self.has_batch |= matches!(event, RunEvent::HostCall(_) | RunEvent::ToolCompleted(_));
         if self.pending.is_empty()
             && let Some(room) = self.context.events.try_reserve(event.bytes())
         {

@@ -1,14 +1,8 @@
 //! Exec requests: each is executed once, and answered from the record if it was executed before.
 
-use prost::Message as _;
-use sha2::{Digest as _, Sha256};
-
 use super::open_execs::MAX_OPEN;
 use super::{Attempt, open_execs};
-use crate::run::effect_log::call_id;
 use crate::run::event::RunEvent;
-use crate::run::retry::VisibleProgress;
-use crate::run::unacked_results::{RequestKey, SideEffect};
 use cursor_proto::agent::v1::*;
 use foundation::VariantName;
 
@@ -17,7 +11,7 @@ impl Attempt<'_> {
         if self.cancel_deadline.is_some() {
             return self.reject_exec(exec);
         }
-        if !self.is_new(&exec) {
+        if !self.context.effects.add_frame(&exec) {
             tracing::debug!(exec = exec.id, "exec.repeated");
             self.context.drift.count("exec: the same request twice");
             return;
@@ -31,34 +25,24 @@ impl Attempt<'_> {
         }
         match exec.message {
             Some(request) => {
-                if let Some(done) = self.context.memo.recall(&request) {
+                if let Some(replay) = self.context.effects.recall(exec.id, &request) {
                     tracing::debug!(exec = exec.id, kind = %VariantName(&request), "exec.recalled");
-                    self.context.unacked.replayed(&done.call);
-                    for frame in open_execs::replayed_frames(exec.id, done) {
+                    for frame in open_execs::replayed_frames(exec.id, replay) {
                         self.post(&frame);
                     }
                     return;
                 }
                 // A new request means that the server has received the results sent before it.
-                self.context.memo.server_progressed();
-                let effect = effect(&request);
-                let copy = (effect == SideEffect::Lasting).then(|| request.clone());
+                self.context.effects.server_progressed();
+                let is_lasting = is_lasting(&request);
+                let copy = request.clone();
                 let call = self.execs.start(exec.id, request, self.last_inbound);
-                match (&call, &copy) {
-                    (None, Some(request)) => self.context.memo.begin(exec.id, request),
-                    (Some(_), Some(request)) => self.context.memo.call(exec.id, request),
-                    _ => {}
-                }
+                let effects = &mut *self.context.effects;
                 if let Some(call) = call {
-                    let name = copy.as_ref().map_or("", call_id);
-                    self.context
-                        .unacked
-                        .add(RequestKey::Exec(exec.id), effect, name, &call.id);
-                    if effect == SideEffect::Lasting {
-                        self.progress.shown = self.progress.shown.max(VisibleProgress::Called);
-                    }
-                    self.hosted.insert(exec.id);
+                    effects.call_host(exec.id, &copy, &call.id, is_lasting);
                     self.emit(RunEvent::HostCall(Box::new(call)));
+                } else if is_lasting {
+                    effects.execute(exec.id, &copy);
                 }
             }
             None => {
@@ -73,49 +57,24 @@ impl Attempt<'_> {
     }
 }
 
-impl Attempt<'_> {
-    /// Returns whether a request is new on this stream. A repeated one is executing or answered
-    /// already: a second answer is not expected, and executing it twice may do harm.
-    fn is_new(&mut self, exec: &ExecServerMessage) -> bool {
-        // Without an exec id, another request of the same kind may have the same number.
-        exec.exec_id.is_empty() || self.seen_execs.insert(ExecDigest::of(exec))
-    }
-}
-
-/// Digest of a request and its ids.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ExecDigest([u8; 32]);
-
-impl ExecDigest {
-    fn of(exec: &ExecServerMessage) -> Self {
-        let identified = ExecServerMessage {
-            id: exec.id,
-            exec_id: exec.exec_id.clone(),
-            message: exec.message.clone(),
-            ..ExecServerMessage::default()
-        };
-        Self(Sha256::digest(identified.encode_to_vec()).into())
-    }
-}
-
 /// Returns whether a request may change something, so that it must not be executed twice.
-fn effect(request: &exec_server_message::Message) -> SideEffect {
+fn is_lasting(request: &exec_server_message::Message) -> bool {
     use exec_server_message::Message;
-    match request {
+    matches!(
+        request,
         Message::ShellArgs(_)
-        | Message::ShellStreamArgs(_)
-        | Message::MiniSweAgentBashArgs(_)
-        | Message::BackgroundShellSpawnArgs(_)
-        | Message::WriteShellStdinArgs(_)
-        | Message::WriteArgs(_)
-        | Message::DeleteArgs(_)
-        | Message::McpArgs(_)
-        | Message::PiBashArgs(_)
-        | Message::PiEditArgs(_)
-        | Message::PiWriteArgs(_)
-        | Message::SubagentArgs(_)
-        | Message::ComputerUseArgs(_)
-        | Message::ExecuteHookArgs(_) => SideEffect::Lasting,
-        _ => SideEffect::None,
-    }
+            | Message::ShellStreamArgs(_)
+            | Message::MiniSweAgentBashArgs(_)
+            | Message::BackgroundShellSpawnArgs(_)
+            | Message::WriteShellStdinArgs(_)
+            | Message::WriteArgs(_)
+            | Message::DeleteArgs(_)
+            | Message::McpArgs(_)
+            | Message::PiBashArgs(_)
+            | Message::PiEditArgs(_)
+            | Message::PiWriteArgs(_)
+            | Message::SubagentArgs(_)
+            | Message::ComputerUseArgs(_)
+            | Message::ExecuteHookArgs(_)
+    )
 }

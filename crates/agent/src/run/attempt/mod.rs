@@ -20,10 +20,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until};
 use uuid::Uuid;
 
-use self::exec::ExecDigest;
 use self::pending_events::PendingEvents;
 use super::blobs::Blobs;
-use super::effect_log::EffectLog;
 use super::event::{RunEvent, Usage};
 use super::limits::{LimitError, MAX_ANSWER};
 use super::open_execs::{self, OpenExecs};
@@ -32,9 +30,9 @@ use super::queue;
 use super::retry::{Progress, Timing, VisibleProgress};
 use super::run_task::{Command, Injection};
 use super::stream_stats::StreamStats;
-use super::text_dedupe::TextDedupe;
-use super::unacked_results::{RequestKey, SideEffect, UnackedResults};
 use super::watchdog::{Activity, IdleTimeout, Watchdog, classify};
+use crate::answer_log::AnswerLog;
+use crate::effect_log::{EffectLog, RequestKey};
 use agent_tools::Executor;
 use cursor_client::error::{TransportError, WireError};
 use cursor_client::stream::{Outgoing, Received, RunStream};
@@ -60,12 +58,10 @@ pub(super) struct AttemptContext<'a> {
     pub(super) held: &'a mut Vec<Injection>,
     /// Bytes of text and thinking received so far, over all attempts.
     pub(super) answer_bytes: &'a mut usize,
-    /// Text that earlier streams have already shown.
-    pub(super) overlap: &'a mut TextDedupe,
-    /// Effects that were executed for earlier streams.
-    pub(super) memo: &'a mut EffectLog,
-    /// Results from the host and the user that the newest checkpoint may not include.
-    pub(super) unacked: &'a mut UnackedResults,
+    /// The text of all streams.
+    pub(super) answer: &'a mut AnswerLog,
+    /// The tool calls of all streams.
+    pub(super) effects: &'a mut EffectLog,
     /// Called when the server accepts the stream.
     pub(super) on_accepted: &'a (dyn Fn() + Sync),
 }
@@ -146,7 +142,10 @@ struct Attempt<'a> {
     pending: PendingEvents,
     outbox: VecDeque<Bytes>,
     outbox_bytes: usize,
-    progress: Progress,
+    /// The newest checkpoint of this stream.
+    checkpoint: Option<Bytes>,
+    /// Whether text was received since that checkpoint.
+    has_text: bool,
     usage: Option<Usage>,
     tally: StreamStats,
     accepted: bool,
@@ -170,14 +169,12 @@ struct Attempt<'a> {
     unsent_until_cancel: usize,
     /// Whether there is capacity to read. While reading is paused, silence means nothing.
     reading: ReadState,
-    /// Requests that the host is executing.
-    hosted: BTreeSet<u32>,
     /// User messages sent on this stream.
     injected: BTreeSet<Uuid>,
+    /// Whether a call or a completed tool was emitted that may be one of several.
+    has_batch: bool,
     /// Host calls whose results are sent before the next command is read, and how long that waits.
     results_first: Option<(Vec<String>, Instant)>,
-    /// Exec requests received on this stream, to detect repeated ones.
-    seen_execs: BTreeSet<ExecDigest>,
     watchdog: Watchdog,
     /// Questions that the user has not answered yet. While there are any, silence is not a stall.
     questions: JoinSet<(u32, AskQuestionResult)>,
@@ -202,7 +199,8 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         pending: PendingEvents::default(),
         outbox: VecDeque::new(),
         outbox_bytes: 0,
-        progress: Progress::default(),
+        checkpoint: None,
+        has_text: false,
         usage: None,
         tally: StreamStats::new(now),
         accepted: false,
@@ -214,10 +212,9 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         cancel_received_by: None,
         unsent_until_cancel: 0,
         reading: ReadState::On,
-        hosted: BTreeSet::new(),
         injected: BTreeSet::new(),
+        has_batch: false,
         results_first: None,
-        seen_execs: BTreeSet::new(),
         watchdog,
         questions: JoinSet::new(),
     };
@@ -232,8 +229,7 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
             break;
         }
     }
-    let mut progress = attempt.progress;
-    progress.shown = progress.shown.max(attempt.context.memo.visible_progress());
+    let progress = attempt.progress();
     AttemptOutcome {
         reason,
         progress,
@@ -282,6 +278,11 @@ impl Attempt<'_> {
             if let Some(reason) = self.handle(event) {
                 return reason;
             }
+            if self.has_batch
+                && let Some(reason) = self.end_batch().await
+            {
+                return reason;
+            }
             if ticked {
                 armed = self.next_deadline();
                 timer.as_mut().reset(armed);
@@ -323,28 +324,25 @@ impl Attempt<'_> {
             AttemptEvent::Delivered(Ok(())) => None,
             AttemptEvent::Delivered(Err(ChannelClosed)) => Some(CloseReason::Cancelled),
             AttemptEvent::Exec(open_execs::ExecEvent::Call(id, call)) => {
-                self.context
-                    .unacked
-                    .add(RequestKey::Exec(id), SideEffect::None, "", &call.id);
-                self.hosted.insert(id);
+                self.context.effects.add_part(id, &call.id);
                 self.emit(RunEvent::HostCall(Box::new(call)));
                 None
             }
             AttemptEvent::Exec(progress) => {
                 let now = Instant::now();
                 match &progress {
-                    open_execs::ExecEvent::Reply(id, reply) => self.context.memo.reply(*id, reply),
-                    open_execs::ExecEvent::Done(id, end) => self.context.memo.end(*id, end),
-                    open_execs::ExecEvent::Call(..) => {}
-                }
-                if let open_execs::ExecEvent::Done(id, _) = &progress {
-                    self.context.unacked.answered(RequestKey::Exec(*id));
-                    // The server continues now, so the idle timer restarts.
-                    if self.hosted.remove(id) {
-                        self.watchdog.resumed(now);
-                    } else {
-                        self.watchdog.worked(now);
+                    open_execs::ExecEvent::Reply(id, reply) => {
+                        self.context.effects.reply(*id, reply);
                     }
+                    // The server continues now, so the idle timer restarts.
+                    open_execs::ExecEvent::Done(id, end) => {
+                        if self.context.effects.end(RequestKey::Exec(*id), end) {
+                            self.watchdog.resumed(now);
+                        } else {
+                            self.watchdog.worked(now);
+                        }
+                    }
+                    open_execs::ExecEvent::Call(..) => {}
                 }
                 for frame in self.execs.frames(progress, now) {
                     self.post(&frame);
@@ -359,7 +357,6 @@ impl Attempt<'_> {
                 self.inject(&injection);
                 None
             }
-            AttemptEvent::Command(Some(Command::Settle)) => self.settle(),
             AttemptEvent::Command(Some(Command::AfterResults(calls))) => {
                 self.results_first = Some((calls, Instant::now() + RESULTS_TIMEOUT));
                 None
@@ -369,9 +366,9 @@ impl Attempt<'_> {
                 if self.accepted =>
             {
                 if command == Command::Cancel {
-                    self.context.memo.discard_open();
+                    self.context.effects.discard_open();
                 } else {
-                    self.context.memo.interrupt_open();
+                    self.context.effects.interrupt_open();
                 }
                 self.begin_cancel();
                 None
@@ -392,30 +389,29 @@ impl Attempt<'_> {
         let Some((calls, until)) = &self.results_first else {
             return false;
         };
-        Instant::now() < *until && self.context.unacked.awaits(calls)
+        Instant::now() < *until && self.context.effects.awaits(calls)
     }
 
-    /// Handles everything that has already arrived, without waiting, and then emits
-    /// [`RunEvent::Settled`].
-    fn settle(&mut self) -> Option<CloseReason> {
-        while !self.pending.is_full() && self.outbox_bytes < MAX_OUTBOX {
-            let Some(received) = self.stream.incoming.next().now_or_never() else {
-                break;
-            };
-            let reason = self.handle(AttemptEvent::Received(received));
-            match reason {
-                // The run is over, so no one waits for `Settled`.
-                Some(CloseReason::Finished | CloseReason::Cancelled) => return reason,
-                // The next stream would not know of this command, so answer it now.
-                Some(_) => {
-                    self.emit(RunEvent::Settled);
-                    return reason;
-                }
-                None => {}
+    /// Handles everything that has already arrived, without waiting for more, and then emits
+    /// [`RunEvent::BatchEnd`], so that calls which arrive together are offered together.
+    async fn end_batch(&mut self) -> Option<CloseReason> {
+        let mut reason = None;
+        // The connection's task passes on what it has read when it gets a turn.
+        for _ in 0..2 {
+            tokio::task::yield_now().await;
+            while reason.is_none() && !self.pending.is_full() && self.outbox_bytes < MAX_OUTBOX {
+                let Some(received) = self.stream.incoming.next().now_or_never() else {
+                    break;
+                };
+                reason = self.handle(AttemptEvent::Received(received));
             }
         }
-        self.emit(RunEvent::Settled);
-        None
+        self.has_batch = false;
+        // The end of the run ends the batch too.
+        if !matches!(reason, Some(CloseReason::Finished | CloseReason::Cancelled)) {
+            self.emit(RunEvent::BatchEnd);
+        }
+        reason
     }
 
     fn receive(&mut self, received: Received) -> Option<CloseReason> {
@@ -484,11 +480,7 @@ impl Attempt<'_> {
             self.note_still_working();
         }
         match &event {
-            RunEvent::Text(text)
-                if !text.is_empty() && self.progress.shown == VisibleProgress::Nothing =>
-            {
-                self.progress.shown = VisibleProgress::Something;
-            }
+            RunEvent::Text(text) => self.has_text |= !text.is_empty(),
             RunEvent::TurnEnded(usage) => {
                 if self.turn_ended.is_none() {
                     self.note_turn_end();
@@ -499,10 +491,10 @@ impl Attempt<'_> {
             }
             _ => {}
         }
-        let overlap = &mut *self.context.overlap;
+        let answer = &mut *self.context.answer;
         let event = match event {
-            RunEvent::Text(text) => RunEvent::Text(overlap.text.take(&text)),
-            RunEvent::Thinking(text) => RunEvent::Thinking(overlap.thinking.take(&text)),
+            RunEvent::Text(text) => RunEvent::Text(answer.text.take(&text)),
+            RunEvent::Thinking(text) => RunEvent::Thinking(answer.thinking.take(&text)),
             event => event,
         };
         match &event {
@@ -510,6 +502,19 @@ impl Attempt<'_> {
             _ => self.emit(event),
         }
         None
+    }
+
+    /// Returns what this stream has achieved since its newest checkpoint.
+    fn progress(&self) -> Progress {
+        let text = if self.has_text {
+            VisibleProgress::Something
+        } else {
+            VisibleProgress::Nothing
+        };
+        Progress {
+            checkpoint: self.checkpoint.clone(),
+            shown: self.context.effects.visible_progress().max(text),
+        }
     }
 
     fn count_written(&mut self, request: &KvServerMessage) {
@@ -532,6 +537,3 @@ impl Attempt<'_> {
         self.outbox.push_back(frame);
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -6,10 +6,9 @@ use uuid::Uuid;
 
 use super::super::event::RunEvent;
 use super::super::query_replies;
-use super::super::retry::VisibleProgress;
 use super::super::run_task::Injection;
-use super::super::unacked_results::{RequestKey, SideEffect};
 use super::Attempt;
+use crate::effect_log::RequestKey;
 use cursor_proto::agent::v1::*;
 use foundation::VariantName;
 
@@ -34,12 +33,8 @@ impl Attempt<'_> {
             let id = query.id;
             self.questions
                 .spawn(question_call.answer.map(move |result| (id, result)));
-            // A second stream that asks again would make the user answer twice.
-            let (key, call) = (RequestKey::Question(id), &question_call.call.id);
-            self.context
-                .unacked
-                .add(key, SideEffect::Lasting, &question.tool_call_id, call);
-            self.progress.shown = self.progress.shown.max(VisibleProgress::Called);
+            let (call, host_call) = (&question.tool_call_id, &question_call.call.id);
+            self.context.effects.ask_user(id, call, host_call);
             self.emit(RunEvent::HostCall(Box::new(question_call.call)));
             return;
         }
@@ -57,7 +52,7 @@ impl Attempt<'_> {
             id,
             result: Some(Answer::AskQuestionInteractionResponse(answer)),
         });
-        self.context.unacked.answered(RequestKey::Question(id));
+        self.context.effects.end(RequestKey::Question(id), &Ok(()));
         // The user may take any time to answer, so silence is measured from now.
         let now = Instant::now();
         self.last_inbound = now;

@@ -64,7 +64,7 @@ mod tests {
             state: Bytes::from(vec![0; bytes]),
             lacks: Vec::new(),
             behind: String::new(),
-            settled: Vec::new(),
+            saved: Vec::new(),
         })
     }
 

@@ -5,7 +5,7 @@ use super::{LiveRun, OnDisk, Pause};
 use crate::conversation::journal::{PausedTurn, PendingCall};
 use crate::conversation::lost_turn::TurnStart;
 use crate::conversation::recovery::UnixMillis;
-use crate::run::{Command, Ended, Outcome, RunEvent};
+use crate::run::{Ended, Outcome, RunEvent};
 use crate::turn::activity_display::{self, Surface};
 use crate::turn::recover::SessionKey;
 use crate::turn::request::{HostToolMode, TurnEvent, TurnRequest};
@@ -16,15 +16,14 @@ use agent_tools::bridge::{HostCall, HostResult};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::turn) enum PendingBatch {
     Nothing,
-    /// Calls of host tools; the run was asked to settle.
+    /// Calls of host tools.
     Calls,
-    /// Cards; the run was asked to settle.
+    /// Cards.
     Cards,
 }
 
 impl LiveRun {
-    /// Offers a call to the host. The first call of a turn asks the run to report when everything
-    /// that has already arrived is emitted, so that those calls are offered together.
+    /// Offers a call to the host, together with the others of its batch.
     pub(super) async fn offer(
         &mut self,
         call: HostCall,
@@ -34,7 +33,7 @@ impl LiveRun {
         if call.is_void() {
             return;
         }
-        if self.steering.is_released() {
+        if self.inbox.is_released() {
             // If it were shown now, the host would execute it for a cancelled run.
             self.open.push(call);
             return;
@@ -53,7 +52,7 @@ impl LiveRun {
             arguments: call.arguments.clone(),
         });
         self.open.push(call);
-        self.settle(offered, PendingBatch::Calls).await;
+        *offered = PendingBatch::Calls;
     }
 
     /// Records that the turn waits for the host. Must be saved before the host is shown the calls.
@@ -80,7 +79,7 @@ impl LiveRun {
         tracing::debug!(
             bridgeKeyPrefix = key.prefix(),
             calls = calls.len(),
-            hasCheckpoint = self.conversation.sent.as_ref() == Some(&self.covers),
+            hasCheckpoint = self.conversation.sent.as_ref() == Some(self.answer.history()),
             "native.stream.tool_call_snapshot_saved"
         );
         self.conversation.pause = Some(PausedTurn {
@@ -117,16 +116,6 @@ impl LiveRun {
             && self.open.iter().any(|call| !call.is_void())
     }
 
-    /// Asks the run, once per turn, to report when everything that has already arrived is emitted.
-    async fn settle(&mut self, offered: &mut PendingBatch, what: PendingBatch) {
-        if *offered == PendingBatch::Nothing {
-            *offered = what;
-            if self.handle.commands.send(Command::Settle).await.is_ok() {
-                self.settling += 1;
-            }
-        }
-    }
-
     /// Shows native tool activity. Cards and calls never share a turn.
     pub(super) async fn activity(
         &mut self,
@@ -154,7 +143,7 @@ impl LiveRun {
             }
             activity_display::Shown::Lines(lines) => self.later.extend(lines),
             activity_display::Shown::Card(call) => {
-                self.settle(offered, PendingBatch::Cards).await;
+                *offered = PendingBatch::Cards;
                 self.offering.push(call);
             }
         }

@@ -5,17 +5,17 @@ use tokio::time::Instant;
 use super::{LiveRun, OnDisk, PendingBatch};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::flat_message::flatten;
+use crate::inbox::{Source, UnsavedMessage};
 use crate::message::Message;
 use crate::run::{Command, UserMessage};
 use crate::turn::request::{TurnEvent, TurnRequest};
-use crate::turn::steering::{Source, Undelivered};
 
 impl LiveRun {
     /// Queues text that the checkpoint includes and the host does not have: the answer starts with
     /// it.
     pub(in crate::turn) fn queue_text(&mut self, words: String) {
         if !words.is_empty() {
-            self.answer.push_str(&words);
+            self.answer.push(&words);
             self.later.push(TurnEvent::Text(words));
         }
     }
@@ -28,7 +28,7 @@ impl LiveRun {
     }
 
     pub(in crate::turn) async fn inject(&mut self, message: UserMessage, source: Source) {
-        let injection = self.steering.inject(message, source, Instant::now());
+        let injection = self.inbox.inject(message, source, Instant::now());
         if source == Source::Separate {
             // The host relies on it being accepted, and its history may never contain it.
             self.on_disk = OnDisk::Stale;
@@ -42,7 +42,7 @@ impl LiveRun {
     /// Cancels the run so that undelivered messages can be sent in the next one. Drops its unshown
     /// calls, because the host would execute them for a cancelled run.
     pub(super) async fn release(&mut self, offered: &mut PendingBatch) {
-        self.steering.release();
+        self.inbox.release();
         self.send_leave().await;
         if *offered == PendingBatch::Calls {
             *offered = PendingBatch::Nothing;
@@ -52,44 +52,42 @@ impl LiveRun {
 
     /// Drops separately sent messages that the host's history now contains.
     pub(in crate::turn) fn drop_resent(&mut self, messages: &[Message]) {
-        let known = self.covers.matched_prefix(messages).unwrap_or(0);
-        self.steering.drop_resent(&user_texts(&messages[known..]));
+        let known = self.answer.history().matched_prefix(messages).unwrap_or(0);
+        self.inbox.drop_resent(&user_texts(&messages[known..]));
     }
 
     /// Records the messages the run starts with.
-    pub(in crate::turn) fn start_with(&mut self, words: Vec<Undelivered>) {
-        self.steering.start_with(words);
+    pub(in crate::turn) fn start_with(&mut self, words: Vec<UnsavedMessage>) {
+        self.inbox.start_with(words);
     }
 
     /// Sends the injected messages that no checkpoint includes again, on a new stream.
     pub(super) async fn reinject(&mut self) {
-        for injection in self.steering.reinject(Instant::now()) {
+        for injection in self.inbox.reinject(Instant::now()) {
             let _ = self.handle.commands.send(Command::Inject(injection)).await;
         }
     }
 
-    /// Returns the messages that were not delivered or that no checkpoint includes, without those
-    /// that a run continuing the conversation gets from the history.
-    pub(in crate::turn) fn undelivered(&mut self) -> Vec<UserMessage> {
+    /// Returns the messages that no checkpoint includes, without those that a run continuing the
+    /// conversation gets from the history.
+    pub(in crate::turn) fn take_unsaved(&mut self) -> Vec<UserMessage> {
         let sent = self.conversation.sent.as_ref().map_or(0, Fingerprint::len);
-        let undelivered = self.steering.take().into_iter();
-        undelivered
-            .filter(|words| match words.source {
-                Source::Separate => true,
-                Source::History(place) => place <= sent,
-            })
-            .map(|words| words.message)
-            .collect()
+        self.inbox.take_except(sent)
+    }
+
+    /// Returns the messages that no checkpoint includes and no history contains.
+    pub(in crate::turn) fn separate(&self) -> Vec<UserMessage> {
+        self.inbox.separate()
     }
 
     /// Returns whether a message was not delivered.
     pub(in crate::turn) fn has_undelivered(&self) -> bool {
-        !self.steering.is_delivered()
+        !self.inbox.is_delivered()
     }
 
-    /// Returns the undelivered messages and those no checkpoint includes, for a run of their own.
-    pub(in crate::turn) fn take_undelivered(&mut self) -> Vec<Undelivered> {
-        self.steering.take()
+    /// Returns all messages that no checkpoint includes, for a run of their own.
+    pub(in crate::turn) fn take_all_unsaved(&mut self) -> Vec<UnsavedMessage> {
+        self.inbox.take()
     }
 }
 

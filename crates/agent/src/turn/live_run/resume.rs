@@ -4,15 +4,14 @@
 use tokio::time::Instant;
 
 use super::LiveRun;
-use super::checkpoint_history::ResultBatch;
-use crate::conversation::answer_diff::{AnswerGap, compare};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::flat_message::{ImageHandling, text};
 use crate::conversation::tool_results::host_input;
+use crate::inbox::Source;
 use crate::message::{Message, ToolResult};
 use crate::prompts;
 use crate::run::{Command, RunEvent};
-use crate::turn::steering::{Source, words};
+use crate::turn::start_run::user_message;
 use crate::turn::turn_progress::TurnProgress;
 use agent_tools::bridge::HostResult;
 use foundation::Digest;
@@ -40,7 +39,7 @@ impl LiveRun {
         tally: &mut TurnProgress,
     ) {
         // The deadlines were not watched while the host was away.
-        self.steering.rearm(Instant::now());
+        self.inbox.rearm(Instant::now());
         self.drop_resent(messages);
         self.count(tally);
         let brought = host_input(messages, |id| self.waits(id));
@@ -108,7 +107,7 @@ impl LiveRun {
                 call.answer(HostResult::failed(prompts::USER_DID_NOT_WAIT));
             }
             tally.count_text(&brought.text);
-            let message = words(brought.text, brought.images);
+            let message = user_message(brought.text, brought.images);
             self.inject(message, Source::History(messages.len())).await;
         }
     }
@@ -116,14 +115,11 @@ impl LiveRun {
     /// Records the history the run was sent. A checkpoint that covered the last history covers this
     /// one too, if it includes everything the host was shown and nothing in it is new to Cursor.
     fn cover(&mut self, system: &str, messages: &[Message], news: News, given: Vec<String>) {
-        let current = self.conversation.sent.as_ref() == Some(&self.covers);
+        let current = self.conversation.sent.as_ref() == Some(self.answer.history());
         let waiting = self.waiting.iter().filter_map(|event| match event {
             RunEvent::Text(text) => Some(text.as_str()),
             _ => None,
         });
-        let waiting: String = waiting.collect();
-        let answered = std::mem::replace(&mut self.answer, waiting);
-        let shown = answered.strip_suffix(&self.answer).unwrap_or(&answered);
         // The history that a checkpoint without the news covers.
         let before = match news {
             News::None | News::Results => messages.len(),
@@ -133,32 +129,18 @@ impl LiveRun {
                 .map_or(messages.len(), |at| at + 1),
         };
         let before = Fingerprint::of(system, &messages[..before]);
-        let covers = match news {
+        let history = match news {
             News::None | News::Results | News::Late => before.clone(),
             News::Words => Fingerprint::of(system, messages),
         };
-        let covers = std::mem::replace(&mut self.covers, covers);
+        let results = (news == News::Results).then_some(given);
         let known = self.conversation.answer.as_deref().unwrap_or_default();
-        match compare(known, shown) {
-            // Nothing that the host has is new to the checkpoint, so it covers this history too.
-            gap @ (AnswerGap::None | AnswerGap::Unshown(_)) if current && news != News::Results => {
-                self.conversation.answer = Some(match gap {
-                    AnswerGap::Unshown(words) => words,
-                    AnswerGap::None | AnswerGap::Unknown(_) => String::new(),
-                });
-                self.conversation.sent = Some(before.clone());
-            }
-            // The checkpoint stays where it is: results or text that it lacks are sent again if the
-            // run is lost.
-            _ => self.rounds.push(ResultBatch {
-                covers,
-                answer: shown.to_owned(),
-                given: if news == News::Results {
-                    given
-                } else {
-                    Vec::new()
-                },
-            }),
+        let known = current.then_some(known);
+        let waiting = waiting.collect();
+        // Nothing that the host has is new to the checkpoint, so it covers this history too.
+        if let Some(unshown) = self.answer.resume(history, waiting, results, known) {
+            self.conversation.answer = Some(unshown);
+            self.conversation.sent = Some(before.clone());
         }
         self.before_message = (news == News::Words).then_some(before);
     }

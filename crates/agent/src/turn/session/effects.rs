@@ -1,122 +1,129 @@
-//! What was executed for the prompt under way. It is kept from the first run of the prompt until
-//! the prompt is answered, whatever happens to runs, checkpoints and conversations meanwhile: what
-//! ran, ran.
+//! The effect log of the prompt under way, between its runs. It is kept from the first run of the
+//! prompt until the prompt is answered, whatever happens to runs, checkpoints and conversations
+//! meanwhile: what ran, ran.
 
 use std::sync::Arc;
 
 use crate::conversation::fingerprint::Fingerprint;
-use crate::conversation::intent_log::{IntentLog, Left};
-use crate::run::{EffectDigest, EffectLog, Start};
+use crate::effect_log::{EffectDigest, EffectLog, FileEntry, LeftFile, LogFile, Start};
 use crate::turn::conversation_slot::Conversation;
 use crate::turn::request::TurnRequest;
 
 /// The effects of the prompt under way.
 #[derive(Default)]
-pub(super) struct Effects {
+pub(super) struct PromptEffects {
     /// Those of runs that have ended.
-    done: Option<(Prompt, EffectLog)>,
-    /// The intent log, if the session is stored.
-    log: Option<Arc<IntentLog>>,
-    /// Whether another process left a log that cannot be read.
-    unreadable: bool,
+    log: Option<(Prompt, EffectLog)>,
+    /// The same on disk, if the session is stored.
+    file: Option<Arc<LogFile>>,
 }
 
 /// Which turns continue the prompt.
 enum Prompt {
     /// Those whose history continues this one.
     History(Fingerprint),
-    /// The next one, because the host has rewritten its history.
-    Rewritten,
+    /// The next one, whatever its history is.
+    Next,
 }
 
-impl Effects {
-    /// Records the log that another process left.
-    pub(super) fn found(&mut self, left: Left) {
+impl PromptEffects {
+    /// Records the file that another process left.
+    pub(super) fn found(&mut self, left: LeftFile) {
         match left {
-            Left::Log(log) => self.log = Some(Arc::new(log)),
-            Left::Unreadable => self.unreadable = true,
+            LeftFile::Readable(file) => {
+                if file.is_rewritten() {
+                    self.log = Some((Prompt::Next, EffectLog::replay(&file.entries())));
+                }
+                self.file = Some(Arc::new(file));
+            }
+            LeftFile::Unreadable => self.log = Some((Prompt::Next, EffectLog::unreadable())),
         }
     }
 
     /// Keeps the effects of a run that answered this history and has ended.
-    pub(super) fn keep(&mut self, history: Fingerprint, memo: EffectLog) {
-        self.done = Some((Prompt::History(history), memo));
+    pub(super) fn keep(&mut self, history: Fingerprint, log: EffectLog) {
+        self.log = Some((Prompt::History(history), log));
     }
 
     /// Keeps the effects of a run that the user stopped. What was being executed may be wanted
-    /// again, so the log is used only by another process: the host may be gone.
-    pub(super) fn stopped(&mut self, history: Fingerprint, memo: Option<EffectLog>) {
-        self.log = None;
-        self.done = memo.map(|memo| (Prompt::History(history), memo));
+    /// again, so the file is used only by another process: the host may be gone.
+    pub(super) fn stopped(&mut self, history: Fingerprint, log: Option<EffectLog>) {
+        self.file = None;
+        self.log = log.map(|log| (Prompt::History(history), log));
     }
 
-    /// Keeps the effects although the host rewrites its history, which is then no sign of the
-    /// prompt any more. `memo` is that of the run which answered it, if there is one.
-    pub(super) fn rewritten(&mut self, memo: Option<EffectLog>) {
-        let kept = self.done.take().map(|(_, memo)| memo);
-        let memo = memo.or(kept).or_else(|| self.log.as_deref().map(read));
-        self.done = memo.map(|memo| (Prompt::Rewritten, memo));
+    /// Keeps the effects although the host rewrites its history, which does not identify the prompt
+    /// any more. `log` is that of the run which answered it, if there is one.
+    pub(super) fn rewritten(&mut self, log: Option<EffectLog>) {
+        let kept = self.log.take().map(|(_, log)| log);
+        let mut log = log.or(kept);
+        if let Some(file) = &self.file
+            && !file.entries().is_empty()
+        {
+            log = log.or_else(|| Some(EffectLog::replay(&file.entries())));
+            append(file, FileEntry::Rewritten);
+        }
+        self.log = log.map(|log| (Prompt::Next, log));
     }
 
-    /// Returns the effects for a run that starts now, and the log in which it records its own.
+    /// Returns the effects for a run that starts now, and the file in which it records its own.
     pub(super) fn begin(
         &mut self,
         request: &TurnRequest,
         conversation: &Conversation,
         start: Start,
-    ) -> (EffectLog, Option<Arc<IntentLog>>) {
+    ) -> (EffectLog, Option<Arc<LogFile>>) {
         let messages = &request.transcript.messages;
         let history = Fingerprint::of(&request.transcript.system, messages);
-        let done = self.done.take();
-        let last = self.log.take();
-        let rewritten = matches!(done, Some((Prompt::Rewritten, _)));
-        let continued = last.clone().filter(|log| log.is_continued_by(messages));
-        self.log = continued.clone().or_else(|| {
-            let log = Arc::new(conversation.begins(history.clone())?);
-            if let Some(last) = last.filter(|_| rewritten) {
-                log.adopt(&last);
+        let last = self.file.take();
+        let is_next = matches!(self.log, Some((Prompt::Next, _)));
+        let continued =
+            (last.clone()).filter(|last| last.is_continued_by(messages) && !last.is_rewritten());
+        let log = match self.log.take() {
+            Some((Prompt::History(of), log)) if of.is_continued_by(messages) => {
+                log.for_next_run(start, of != history)
             }
-            Some(log)
-        });
-        let memo = match done {
-            Some((Prompt::History(of), memo)) if of == history => memo.handed_on(start),
-            Some((Prompt::History(of), memo)) if of.is_continued_by(messages) => {
-                memo.handed_on_behind_words(start)
-            }
-            Some((Prompt::Rewritten, memo)) => memo.handed_on_behind_words(start),
-            _ if std::mem::take(&mut self.unreadable) => EffectLog::unreadable(),
-            _ => continued
-                .as_deref()
-                .map_or_else(EffectLog::default, |log| read(log).handed_on(start)),
+            Some((Prompt::Next, log)) => log.for_next_run(start, true),
+            _ => continued.as_ref().map_or_else(EffectLog::default, |file| {
+                EffectLog::replay(&file.entries()).for_next_run(start, false)
+            }),
         };
-        (memo, self.log.clone())
+        self.file = continued.or_else(|| {
+            let file = Arc::new(conversation.new_log_file(history)?);
+            if let Some(last) = last.filter(|_| is_next) {
+                file.adopt(&last);
+            }
+            Some(file)
+        });
+        if let Some(file) = &self.file {
+            let is_saved = |entry: &FileEntry| matches!(entry, FileEntry::InCheckpoint(_));
+            if start == Start::History && file.entries().iter().any(is_saved) {
+                append(file, FileEntry::CheckpointLost);
+            }
+        }
+        (log, self.file.clone())
     }
 
-    /// Marks effects that the checkpoint on disk includes.
-    pub(super) fn saved(&self, settled: &[String]) {
-        if let Some(log) = &self.log
-            && let Err(error) = log.mark_saved(settled)
-        {
-            tracing::debug!(%error, "effects could not be marked as saved in the intent log");
+    /// Records that the checkpoint on disk includes these effects.
+    pub(super) fn saved(&self, digests: &[EffectDigest]) {
+        if let Some(file) = &self.file {
+            for digest in digests {
+                append(file, FileEntry::InCheckpoint(*digest));
+            }
         }
     }
 
     /// Forgets the effects, because the prompt is answered.
     pub(super) fn answered(&mut self) {
-        self.done = None;
-        if let Some(log) = self.log.take() {
-            log.delete();
+        self.log = None;
+        if let Some(file) = self.file.take() {
+            file.delete();
         }
     }
 }
 
-/// Returns the effects that a log names.
-fn read(log: &IntentLog) -> EffectLog {
-    let parsed = |names: Vec<String>| {
-        let names = names.into_iter();
-        names
-            .filter_map(|name| EffectDigest::parse(&name))
-            .collect::<Vec<_>>()
-    };
-    EffectLog::begun(parsed(log.unsaved()), parsed(log.saved()))
+fn append(file: &LogFile, entry: FileEntry) {
+    if let Err(error) = file.append(entry) {
+        tracing::debug!(%error, "an entry could not be added to the effect log");
+    }
 }

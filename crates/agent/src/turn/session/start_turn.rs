@@ -8,9 +8,11 @@ use crate::conversation::journal::PausedTurn;
 use crate::conversation::lost_turn::TurnStart;
 use crate::conversation::recovery::LossKind;
 use crate::conversation::send_plan::{SendPlan, latest_start, plan_send, with_note};
+use crate::effect_log::Start;
+use crate::inbox::{Source, UnsavedMessage, joined};
 use crate::message::Message;
 use crate::prompts;
-use crate::run::{Action, Ended, Outcome, Start, UserMessage};
+use crate::run::{Action, Ended, Outcome, UserMessage};
 use crate::turn::activity_display::is_card;
 use crate::turn::conversation_slot::Conversation;
 use crate::turn::error_text::{EFFECTS_LOST, wording};
@@ -19,7 +21,6 @@ use crate::turn::live_run::{LiveRun, user_texts};
 use crate::turn::recover::{self, Ready, RecoveryOutcome, Repeating};
 use crate::turn::request::{Stop, TurnEvent, TurnRequest, TurnResult};
 use crate::turn::start_run;
-use crate::turn::steering::{Source, Undelivered, joined};
 use crate::turn::turn_progress::{TurnProgress, send_event};
 use crate::turn::usage;
 use cursor_client::failure::{Failure, Retry};
@@ -39,7 +40,7 @@ impl SessionTask {
         self.cards = None;
         let Transcripted { messages, .. } = transcript(request);
         let now = user_texts(&messages[latest_start(messages)..]);
-        for words in self.undelivered.drain(..) {
+        for words in self.inbox.take_except(0) {
             // The host's history may contain the message by now.
             if !now.contains(&words.text) {
                 live.inject(words, Source::Separate).await;
@@ -70,14 +71,14 @@ impl SessionTask {
         if lost.is_none() {
             // The next run may be one of the same conversation, which allows one at a time.
             if let Some(ended) = live.drain(std::future::ready(())).await {
-                self.effects.keep(live.history(), ended.done);
+                self.effects.keep(live.history(), ended.effects);
             }
         } else {
             live.drop_resent(messages);
             let history = Fingerprint::of(system, messages);
-            self.effects.keep(history, live.done());
+            self.effects.keep(history, live.effects());
             live.lose();
-            self.undelivered.extend(live.undelivered());
+            self.inbox.add(live.take_unsaved());
             let notice = self.put(live.conversation).await;
             self.notice(request, notice).await;
         }
@@ -95,10 +96,10 @@ impl SessionTask {
         let taken = self.memory.take().await;
         let taken = taken.map_err(|busy| TurnResult::failed(Cause::Taken, busy.to_string()))?;
         self.notice(request, taken.notice).await;
-        if let Some(left) = taken.begun {
+        if let Some(left) = taken.log_file {
             self.effects.found(left);
         }
-        self.undelivered.splice(..0, taken.messages);
+        self.inbox.add_first(taken.messages);
         let mut mine = taken
             .conversation
             .filter(|conversation| conversation.account == request.account);
@@ -279,7 +280,7 @@ impl SessionTask {
         };
         let Transcripted { system, messages } = transcript(request);
         let history = Fingerprint::of(system, messages);
-        self.effects.keep(history, ended.done.clone());
+        self.effects.keep(history, ended.effects.clone());
         tally.comebacks += 1;
         (tally.spent, tally.rest) = (ended.spent, ended.rest);
         if let Outcome::Failed(failure) = &ended.outcome {
@@ -320,7 +321,7 @@ impl SessionTask {
             }
         }
         let started_from = start(&conversation);
-        let (done, begun) = self.effects.begin(request, &conversation, started_from);
+        let (effects, log_file) = self.effects.begin(request, &conversation, started_from);
         let surroundings = start_run::SessionResources {
             recorded: &self.recorded,
             bench: &self.bench,
@@ -328,14 +329,14 @@ impl SessionTask {
             granted: &self.granted,
             gate: &self.gate,
             settings,
-            begun,
+            log_file,
         };
         let before = start_run::CarriedOver {
             spent: tally.spent,
             rest: std::mem::take(&mut tally.rest),
             shown: tally.since_checkpoint.clone(),
             answer: tally.answer().to_owned(),
-            done,
+            effects,
         };
         // On every event of the run, because recovery events carry the same key.
         let key = self.memory.key().prefix();
@@ -361,10 +362,10 @@ impl SessionTask {
         ended: &Ended,
         failure: &Failure,
     ) -> String {
-        let tells_all = ended.done.tells_all(start(&live.conversation));
+        let tells_all = ended.effects.tells_all(start(&live.conversation));
         let Transcripted { system, messages } = transcript(request);
         let history = Fingerprint::of(system, messages);
-        self.effects.keep(history, ended.done.clone());
+        self.effects.keep(history, ended.effects.clone());
         match failure.retry() {
             Retry::Server | Retry::Transport | Retry::Idle if !tells_all => EFFECTS_LOST.into(),
             _ => wording(failure),
@@ -375,7 +376,7 @@ impl SessionTask {
     pub(super) async fn send_separately(
         &mut self,
         conversation: Conversation,
-        words: Vec<Undelivered>,
+        words: Vec<UnsavedMessage>,
         request: &TurnRequest,
         tally: &mut TurnProgress,
     ) -> Result<LiveRun, String> {
@@ -431,7 +432,7 @@ impl SessionTask {
                 }
                 let fresh = start_run::rebuilt(request, &history, conversation.into_kept());
                 if fresh.is_err() {
-                    self.undelivered.push(all.clone());
+                    self.inbox.add([all.clone()]);
                 }
                 (fresh?, text)
             }

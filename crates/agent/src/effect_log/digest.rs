@@ -36,7 +36,7 @@ impl std::fmt::Display for EffectDigest {
     }
 }
 
-pub(super) fn what(request: &ExecRequest) -> Option<EffectDigest> {
+fn what(request: &ExecRequest) -> Option<EffectDigest> {
     let mut parts: Vec<&[u8]> = Vec::new();
     let (number, encoded);
     match request {
@@ -89,7 +89,7 @@ pub(super) fn what(request: &ExecRequest) -> Option<EffectDigest> {
 }
 
 /// Returns the server's tool call id; empty if it sent none.
-pub(in crate::run) fn call_id(request: &ExecRequest) -> &str {
+pub(super) fn call_id(request: &ExecRequest) -> &str {
     match request {
         ExecRequest::ShellArgs(args)
         | ExecRequest::ShellStreamArgs(args)

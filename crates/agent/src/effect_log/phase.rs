@@ -1,0 +1,113 @@
+//! The phases of a tool call and the only transitions between them.
+
+/// How far a tool call has come, from the request until a checkpoint includes its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// The server has requested it.
+    Requested,
+    /// It is executed here, by the host or by the user.
+    Executing,
+    /// Its result was sent, and no checkpoint is known to include it.
+    ResultSent,
+    /// The server has requested or reported something else since.
+    Progressed,
+    /// The model has continued since, or the server has reported the call complete.
+    Acknowledged,
+    /// One checkpoint has arrived after the server progressed: it may be older than the result.
+    MaybeInCheckpoint,
+    /// One checkpoint has arrived after the acknowledgement: it may still be older.
+    LikelyInCheckpoint,
+    /// The newest checkpoint includes the result.
+    InCheckpoint,
+}
+
+/// What happens to a tool call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PhaseEvent {
+    /// Its execution starts.
+    Start,
+    /// Its result is sent to the server.
+    Result,
+    /// Its execution is interrupted; that is its result.
+    Interruption,
+    /// The server requests or reports something else.
+    ServerProgress,
+    /// The model continues, or the server reports the call complete.
+    ModelProgress,
+    /// A checkpoint arrives that does not list the call as pending.
+    Checkpoint,
+    /// A checkpoint arrives that lists the call as pending, so it does not include the result.
+    CheckpointWithout,
+    /// The stream is lost; the next one starts from the newest checkpoint.
+    StreamLoss,
+    /// A later stream requests it again and is sent the recorded result.
+    Replay,
+    /// The stream that continued without it reaches a checkpoint.
+    Bypass,
+    /// The checkpoint is given up, and the history is sent instead.
+    CheckpointLoss,
+    /// The next run may know of it: host results or a user message follow it.
+    NewInput,
+}
+
+/// All transitions. What is not listed leaves the phase as it is.
+pub const TRANSITIONS: &[(Phase, PhaseEvent, Phase)] = {
+    use Phase::*;
+    use PhaseEvent::*;
+    &[
+        (Requested, Start, Executing),
+        (Executing, Result, ResultSent),
+        (Executing, Interruption, ResultSent),
+        (ResultSent, ServerProgress, Progressed),
+        (ResultSent, ModelProgress, Acknowledged),
+        (ResultSent, Bypass, InCheckpoint),
+        (ResultSent, NewInput, MaybeInCheckpoint),
+        (Progressed, ModelProgress, Acknowledged),
+        (Progressed, Checkpoint, MaybeInCheckpoint),
+        (Progressed, StreamLoss, ResultSent),
+        (Acknowledged, Checkpoint, LikelyInCheckpoint),
+        (Acknowledged, StreamLoss, ResultSent),
+        (MaybeInCheckpoint, ModelProgress, LikelyInCheckpoint),
+        (MaybeInCheckpoint, Checkpoint, InCheckpoint),
+        (MaybeInCheckpoint, CheckpointWithout, Acknowledged),
+        (MaybeInCheckpoint, Replay, ResultSent),
+        (MaybeInCheckpoint, Bypass, InCheckpoint),
+        (LikelyInCheckpoint, Checkpoint, InCheckpoint),
+        (LikelyInCheckpoint, CheckpointWithout, Acknowledged),
+        (LikelyInCheckpoint, Replay, ResultSent),
+        (LikelyInCheckpoint, Bypass, InCheckpoint),
+        (InCheckpoint, CheckpointWithout, Acknowledged),
+        (InCheckpoint, Replay, ResultSent),
+        (InCheckpoint, CheckpointLoss, ResultSent),
+    ]
+};
+
+/// Returns the phase after an event; `None` if the event does not change it.
+pub fn next(phase: Phase, event: PhaseEvent) -> Option<Phase> {
+    let matches = |(from, by, _): &&(Phase, PhaseEvent, Phase)| (*from, *by) == (phase, event);
+    TRANSITIONS.iter().find(matches).map(|(_, _, to)| *to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_transition_is_ambiguous_or_without_effect() {
+        for (at, (from, by, to)) in TRANSITIONS.iter().enumerate() {
+            assert_ne!(from, to, "{from:?} {by:?}");
+            let same = |other: &&(Phase, PhaseEvent, Phase)| (other.0, other.1) == (*from, *by);
+            assert!(!TRANSITIONS[at + 1..].iter().any(|other| same(&other)));
+        }
+    }
+
+    #[test]
+    fn the_diagram_of_a_tool_call_has_exactly_these_transitions() {
+        let named = |(from, by, to): &(Phase, PhaseEvent, Phase)| {
+            (format!("{from:?}"), format!("{by:?}"), format!("{to:?}"))
+        };
+        let mut expected: Vec<_> = TRANSITIONS.iter().map(named).collect();
+        expected.sort();
+        assert_eq!(crate::diagram::transitions("A tool call"), expected);
+    }
+}

@@ -1,0 +1,74 @@
+//! The phases of a user message and the only transitions between them.
+
+/// How far a user message has come, from its arrival until a checkpoint includes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MessagePhase {
+    /// Accepted from the host, and sent to no run.
+    Waiting,
+    /// Sent to the run, which has not reported on it.
+    Injected,
+    /// The run has put it in its queue.
+    Queued,
+    /// The model has it, but no checkpoint includes it.
+    Delivered,
+    /// A checkpoint includes it.
+    InCheckpoint,
+}
+
+/// What happens to a user message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageEvent {
+    /// It is injected into a run.
+    Injection,
+    /// The run reports that it is queued.
+    QueueReport,
+    /// The run reports that the model has it, or the run starts with it.
+    Delivery,
+    /// A checkpoint arrives.
+    Checkpoint,
+    /// The stream is lost, and the next one is sent it again.
+    StreamLoss,
+    /// The run is over.
+    RunLoss,
+}
+
+/// All transitions. What is not listed leaves the phase as it is.
+pub const TRANSITIONS: &[(MessagePhase, MessageEvent, MessagePhase)] = {
+    use MessageEvent::*;
+    use MessagePhase::*;
+    &[
+        (Waiting, Injection, Injected),
+        (Waiting, Delivery, Delivered),
+        (Injected, QueueReport, Queued),
+        (Injected, Delivery, Delivered),
+        (Injected, RunLoss, Waiting),
+        (Queued, Delivery, Delivered),
+        (Queued, StreamLoss, Injected),
+        (Queued, RunLoss, Waiting),
+        (Delivered, Checkpoint, InCheckpoint),
+        (Delivered, StreamLoss, Injected),
+        (Delivered, RunLoss, Waiting),
+    ]
+};
+
+/// Returns the phase after an event; `None` if the event does not change it.
+pub fn next(phase: MessagePhase, event: MessageEvent) -> Option<MessagePhase> {
+    let mut transitions = TRANSITIONS.iter();
+    let found = transitions.find(|(from, by, _)| (*from, *by) == (phase, event));
+    found.map(|(_, _, to)| *to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_diagram_of_a_user_message_has_exactly_these_transitions() {
+        let named = |(from, by, to): &(MessagePhase, MessageEvent, MessagePhase)| {
+            (format!("{from:?}"), format!("{by:?}"), format!("{to:?}"))
+        };
+        let mut expected: Vec<_> = TRANSITIONS.iter().map(named).collect();
+        expected.sort();
+        assert_eq!(crate::diagram::transitions("A user message"), expected);
+    }
+}
