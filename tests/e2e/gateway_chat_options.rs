@@ -96,14 +96,13 @@ async fn json_is_validated_and_corrected_once() {
             json!({"response_format": format, "stream": stream}),
         )
         .await;
-        let text = match stream {
-            true => {
-                let deltas = reply.all("").into_iter();
-                deltas
-                    .filter_map(|c| c["choices"][0]["delta"]["content"].as_str())
-                    .collect()
-            }
-            false => content(&reply).0.to_owned(),
+        let text = if stream {
+            let deltas = reply.all("").into_iter();
+            deltas
+                .filter_map(|c| c["choices"][0]["delta"]["content"].as_str())
+                .collect()
+        } else {
+            content(&reply).0.to_owned()
         };
         assert_eq!(text, r#"{"n": 2}"#);
         let recording = simulator.recording().await;

@@ -270,15 +270,10 @@ async fn namespaces_and_custom_tools_are_restored() {
     );
     let mut asked = body(json!(input), true);
     asked["tools"] = tools;
-    answer = match answer["output"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .any(|i| i["type"] == "message")
-    {
-        true => answer,
-        false => response(&client.post(PATH, &asked).await),
-    };
+    let mut items = answer["output"].as_array().unwrap().iter();
+    if !items.any(|item| item["type"] == "message") {
+        answer = response(&client.post(PATH, &asked).await);
+    }
     assert_eq!(said(&answer), "Done.");
     let recording = simulator.recording().await;
     recording.assert_played(&["completed"]);
