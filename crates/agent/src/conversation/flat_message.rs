@@ -2,6 +2,7 @@
 
 use crate::message::{Answer, AnswerPart, Content, Message, MessageKind};
 use crate::prompts::{IMAGE_ATTACHED, IMAGE_OMITTED};
+use agent_tools::bridge::question;
 
 /// Whether the images of a message are sent with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +52,7 @@ pub fn flatten_with(message: &Message, images: ImageHandling) -> Option<FlatMess
             } else {
                 "Tool result"
             };
-            let (tool, id) = (&result.tool, &result.call_id);
+            let (tool, id) = (displayed_name(&result.tool), &result.call_id);
             let output = text(&result.content, images);
             (Role::User, format!("{label} ({tool}, call {id}): {output}"))
         }
@@ -61,6 +62,13 @@ pub fn flatten_with(message: &Message, images: ImageHandling) -> Option<FlatMess
         }
     };
     (!text.trim().is_empty()).then_some(FlatMessage { role, text })
+}
+
+/// Returns the name of a tool as the model may read it. Cards of Cursor's own tools, ours and those
+/// of older extensions (`cursor_edit`), get a neutral label, because such names cannot be called.
+fn displayed_name(tool: &str) -> &str {
+    let is_card = tool == "cursor" || (tool.starts_with("cursor_") && tool != question::TOOL);
+    if is_card { "Cursor activity" } else { tool }
 }
 
 /// Returns the text of a content, with placeholders for images.
@@ -85,7 +93,9 @@ fn answer_with_calls(answer: &Answer) -> String {
             AnswerPart::Text(text) => Some(text.clone()),
             AnswerPart::Call(call) => Some(format!(
                 "Tool call ({}, call {}): {}",
-                call.name, call.id, call.arguments
+                displayed_name(&call.name),
+                call.id,
+                call.arguments
             )),
             AnswerPart::Thinking(_) | AnswerPart::Image => None,
         })
@@ -144,6 +154,20 @@ mod tests {
             role_and_text(&command()),
             Some((Role::User, "Ran `ls`\na\n".into()))
         );
+    }
+
+    #[test]
+    fn cards_have_a_neutral_label() {
+        for (tool, label) in [
+            ("cursor", "Cursor activity"),
+            ("cursor_edit", "Cursor activity"),
+            ("cursor_ask_question", "cursor_ask_question"),
+            ("bash", "bash"),
+        ] {
+            let result = Message::tool_result("c1", tool, "ok");
+            let text = format!("Tool result ({label}, call c1): ok");
+            assert_eq!(role_and_text(&result), Some((Role::User, text)));
+        }
     }
 
     fn command() -> Message {

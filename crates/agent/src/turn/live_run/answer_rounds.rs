@@ -143,7 +143,7 @@ mod tests {
 
     fn history(messages: usize) -> Fingerprint {
         let messages: Vec<Message> = (0..messages)
-            .map(|at| Message::user(&at.to_string()))
+            .map(|at| Message::user(at.to_string()))
             .collect();
         Fingerprint::of("S", &messages)
     }
