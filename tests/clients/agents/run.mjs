@@ -95,6 +95,31 @@ const agents = {
       },
     }),
   },
+  qwen: {
+    command: bin("qwen"),
+    calls: (file) => [
+      call("t1", "read_file", { file_path: file }),
+      call("t2", "run_shell_command", { command: "wc -l a.txt > lines.txt", description: "Counts lines", is_background: false }),
+      call("t3", "edit", { file_path: file, old_string: "beta", new_string: "delta" }),
+    ],
+    prepare: ({ url, token }) => ({
+      args: ["-p", "go", "--approval-mode", "yolo", "--auth-type", "openai"],
+      env: { OPENAI_BASE_URL: url, OPENAI_API_KEY: token, OPENAI_MODEL: "composer-2" },
+    }),
+  },
+  cline: {
+    command: bin("cline"),
+    calls: (file) => [
+      call("t1", "read_files", { files: [{ path: file }] }),
+      call("t2", "run_commands", { commands: ["wc -l a.txt > lines.txt"] }),
+      call("t3", "editor", { path: file, old_text: "beta", new_text: "delta" }),
+    ],
+    prepare: ({ home, url, token }) => {
+      const env = { PATH: process.env.PATH, HOME: home };
+      spawnSync(bin("cline"), ["auth", "-p", "openai-compatible", "-b", url, "-k", token, "-m", "composer-2"], { env, timeout: 60000 });
+      return { args: ["--auto-approve", "true", "-t", "120", "change the file"], env: {} };
+    },
+  },
   aider: {
     command: join(here, ".venv-aider/bin/aider"),
     calls: () => [],
