@@ -163,7 +163,8 @@ async function run(name) {
   for (const folder of [home, work, state]) mkdirSync(folder);
   const file = join(work, "a.txt");
   writeFileSync(file, "alpha\nbeta\ngamma\n");
-  const steps = [...(agent.steps ?? agent.calls)(file), { text: agent.text ?? "Done." }, { usage: {} }, { checkpoint: "auto" }, { end: true }];
+  const context = { exec: { requestContextArgs: {} } };
+  const steps = [context, ...(agent.steps ?? agent.calls)(file), { text: agent.text ?? "Done." }, { usage: {} }, { checkpoint: "auto" }, { end: true }];
   const scenario = join(place, "agent.toml");
   writeFileSync(scenario, `name = "agent"\nattempts = "all"\n[[run]]\nsteps = ${toml(steps)}\n`);
   const sim = await start(["sim", "--exit-with-stdin", "--http2", "force", "--scenario", scenario], {}, place);
@@ -187,7 +188,11 @@ async function run(name) {
       return request && (tools === 0 || request.mcpTools?.mcpTools?.length);
     });
     const sent = recording.frames.filter((frame) => frame.json?.execClientMessage?.mcpResult?.success);
+    const contexts = recording.frames.filter((frame) => frame.json?.execClientMessage?.requestContextResult);
     const problems = [];
+    // The model is told the folder of the agent, which it names somewhere in its prompt.
+    const isPlace = (frame) => JSON.stringify(frame.json).includes(JSON.stringify(work).slice(1));
+    if (tools && !contexts.some(isPlace)) problems.push("another folder");
     if (child.status !== 0) problems.push(`exit ${child.status ?? child.signal}`);
     if (!agent.isTextOnly && !readFileSync(file, "utf8").includes("delta")) problems.push("no edit");
     if (tools && !existsSync(join(work, "lines.txt"))) problems.push("no command");
