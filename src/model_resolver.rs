@@ -84,6 +84,17 @@ impl ModelResolver {
         resolve_speed(lookup, preferences, &prefs)
     }
 
+    /// Returns the list of models and what the host sees of it.
+    pub(super) async fn current(
+        &self,
+        levels: LevelRange,
+        client: &CatalogClient,
+    ) -> (ModelList, HostModels) {
+        let mut list = self.catalog.current(client).await;
+        let host_models = self.host_models(&mut list, levels);
+        (list, host_models)
+    }
+
     /// Resolves a host's request. An unknown id is an error only if the list comes from Cursor;
     /// otherwise it is passed on, because the bundled list may be outdated.
     pub(super) async fn resolve(
@@ -93,8 +104,18 @@ impl ModelResolver {
         levels: LevelRange,
         client: &CatalogClient,
     ) -> Result<ResolvedModel, UnknownModel> {
-        let mut list = self.catalog.current(client).await;
-        let host_models = self.host_models(&mut list, levels);
+        let (list, host_models) = self.current(levels, client).await;
+        self.resolve_in(&list, &host_models, request, preferences)
+    }
+
+    /// Resolves a host's request in a list of models, as [`Self::resolve`] does.
+    pub(super) fn resolve_in(
+        &self,
+        list: &ModelList,
+        host_models: &HostModels,
+        request: &ModelRequest<'_>,
+        preferences: &SpeedPreferences,
+    ) -> Result<ResolvedModel, UnknownModel> {
         let lookup = match host_models.find(request.id) {
             Ok(lookup) => lookup,
             Err(_) if list.source == ListSource::Bundled => {

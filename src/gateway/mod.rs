@@ -11,6 +11,7 @@
 mod answer;
 mod answer_format;
 mod answer_limits;
+mod answer_state;
 mod api_error;
 mod body;
 mod call_id;

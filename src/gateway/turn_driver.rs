@@ -11,11 +11,10 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use super::answer::{AnswerUsage, CallUpdate, Finish, TurnEnd, TurnUpdate};
+use super::answer::{Finish, TurnEnd, TurnUpdate};
 use super::answer_format::AnswerFormat;
-use super::answer_limits::{AnswerCutter, AnswerLimits, Cut};
+use super::answer_state::{AnswerOptions, AnswerState, TextHandling};
 use super::api_error::ApiError;
-use super::call_id;
 use super::client_turn::ClientTurn;
 use super::models::PROFILE;
 use super::router::GatewayState;
@@ -25,12 +24,9 @@ use agent::catalog::SpeedPreferences;
 use agent::conversation::transcript::Transcript;
 use agent::message::Message;
 use agent::run::Backend;
-use agent::session_manager::{AnswerSummary, SessionSelector, TurnTicket};
-use agent::turn::usage::{self, Tokens};
-use agent::turn::{
-    Frontend, HostToolMode, Keep, Stop, Surface, TurnEvent, TurnRequest, TurnResult, is_rate_limit,
-    turn_events,
-};
+use agent::session_manager::{SessionSelector, TurnTicket};
+use agent::turn::usage;
+use agent::turn::{Frontend, HostToolMode, Keep, Stop, Surface, TurnRequest, turn_events};
 use agent_tools::local_http::access::HttpError;
 use agent_tools::policy::HostPolicy;
 use cursor_client::account::ApiKey;
@@ -66,8 +62,7 @@ struct TurnContext {
     backend: Backend,
     resolved: ResolvedModel,
     arrived: Instant,
-    limits: AnswerLimits,
-    is_one_call: bool,
+    options: AnswerOptions,
     workspace: PathBuf,
     /// The id of the session, if the request names one.
     session: Option<String>,
@@ -94,19 +89,15 @@ pub(super) async fn start(
     let arrived = Instant::now();
     let (key, backend) = state.backend()?;
     let client = catalog_client(&backend, key.clone());
-    let model = {
-        let mut list = state.models.catalog.current(&client).await;
-        let models = state.models.host_models(&mut list, PROFILE);
-        state.config.gateway.models.resolve(&turn.model, &models)
-    };
+    let (list, models) = state.models.current(PROFILE, &client).await;
+    let model = state.config.gateway.models.resolve(&turn.model, &models);
     let chosen = ModelRequest {
         id: &model,
         level: turn.level,
         ..ModelRequest::default()
     };
     let speed = SpeedPreferences::default();
-    let resolving = state.models.resolve(&chosen, &speed, PROFILE, &client);
-    let resolved = resolving.await?;
+    let resolved = state.models.resolve_in(&list, &models, &chosen, &speed)?;
     let mut transcript = turn.transcript;
     let session = session_key::session_id(&turn.session, &transcript);
     if let Some(instruction) = turn.format.instruction() {
@@ -134,8 +125,11 @@ pub(super) async fn start(
         backend,
         resolved,
         arrived,
-        limits: turn.limits,
-        is_one_call: turn.is_one_call,
+        options: AnswerOptions {
+            limits: turn.limits,
+            is_one_call: turn.is_one_call,
+            is_retried: false,
+        },
         workspace: turn.workspace.unwrap_or_else(|| state.workspace.clone()),
         session,
         updates,
@@ -198,15 +192,6 @@ fn checked(format: &AnswerFormat, driven: &DrivenTurn) -> Result<String, String>
         Ok(end) if end.finish == Finish::Complete => format.check(&driven.text).map(str::to_owned),
         _ => Ok(driven.text.clone()),
     }
-}
-
-/// When the text of an answer is sent.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum TextHandling {
-    /// As it arrives.
-    Streamed,
-    /// After it was checked.
-    Held,
 }
 
 /// A turn that has ended, and what its answer contains.
@@ -304,9 +289,12 @@ impl TurnContext {
             events,
         };
         let token = session_key::to_token(ticket.session_id());
-        let mut answer = AnswerState::new(self, token, handling);
-        // Results must not be lost, so a turn that brings some is retried here.
-        answer.is_retried = has_results;
+        let options = AnswerOptions {
+            // Results must not be lost, so a turn that brings some is retried here.
+            is_retried: has_results,
+            ..self.options.clone()
+        };
+        let mut answer = AnswerState::new(&self.updates, token, handling, options);
         let sending = async {
             while let Some(event) = inbox.recv().await {
                 if answer.cut.is_none() && (!answer.take(event).await || answer.cut.is_some()) {
@@ -344,146 +332,6 @@ impl TurnContext {
             end: answer.end(&result, input),
             text: answer.summary.text,
         }
-    }
-}
-
-/// The answer of one turn so far.
-struct AnswerState<'a> {
-    context: &'a TurnContext,
-    token: String,
-    handling: TextHandling,
-    cutter: AnswerCutter,
-    cut: Option<Cut>,
-    /// UTF-16 units of thinking.
-    thinking: u64,
-    summary: AnswerSummary,
-    /// Whether a turn that reached a limit is retried here, and not by the client.
-    is_retried: bool,
-    /// The limit that ended the turn.
-    limit: Option<ApiError>,
-}
-
-impl<'a> AnswerState<'a> {
-    fn new(context: &'a TurnContext, token: String, handling: TextHandling) -> Self {
-        Self {
-            context,
-            token,
-            handling,
-            cutter: AnswerCutter::new(context.limits.clone()),
-            cut: None,
-            thinking: 0,
-            summary: AnswerSummary::default(),
-            is_retried: false,
-            limit: None,
-        }
-    }
-
-    /// Handles an event. Returns `false` if the client has disconnected.
-    async fn take(&mut self, event: TurnEvent) -> bool {
-        let update = match event {
-            TurnEvent::Text(text) => {
-                let (text, cut) = self.cutter.push(&text);
-                self.cut = cut;
-                return self.text(text).await;
-            }
-            TurnEvent::Thinking(text) => {
-                self.thinking += usage::units(&text);
-                TurnUpdate::Thinking(text)
-            }
-            TurnEvent::ThinkingDone => TurnUpdate::ThinkingDone,
-            TurnEvent::ToolCall {
-                id,
-                name,
-                arguments,
-            } => {
-                self.flush().await;
-                if self.cut.is_some() {
-                    return true;
-                }
-                // The others are offered again with the next answer.
-                if self.context.is_one_call && !self.summary.calls.is_empty() {
-                    return true;
-                }
-                let id = call_id::to_client(&self.token, &id);
-                self.summary.calls.push(id.clone());
-                TurnUpdate::Call(CallUpdate {
-                    id,
-                    name,
-                    arguments,
-                })
-            }
-            // Retries within seconds do not help; the client knows best how long it can wait.
-            TurnEvent::Retrying(reason)
-                if is_rate_limit(&reason) && !self.is_retried && self.is_empty() =>
-            {
-                self.limit = Some(ApiError::rate_limit(&reason));
-                return false;
-            }
-            // For users of other front ends; logged elsewhere.
-            TurnEvent::Retrying(_) | TurnEvent::Remark(_) | TurnEvent::Notice(_) => return true,
-        };
-        self.context.updates.send(update).await.is_ok()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.summary.text.is_empty() && self.summary.calls.is_empty() && self.thinking == 0
-    }
-
-    async fn text(&mut self, text: String) -> bool {
-        if text.is_empty() {
-            return true;
-        }
-        self.summary.text.push_str(&text);
-        match self.handling {
-            TextHandling::Held => true,
-            TextHandling::Streamed => {
-                let sent = self.context.updates.send(TurnUpdate::Text(text));
-                sent.await.is_ok()
-            }
-        }
-    }
-
-    /// Sends the text that could have been the beginning of a stop sequence.
-    async fn flush(&mut self) {
-        if self.cut.is_none() {
-            let (text, cut) = self.cutter.flush();
-            self.cut = cut;
-            self.text(text).await;
-        }
-    }
-
-    fn end(&self, result: &TurnResult, input: u64) -> Result<TurnEnd, ApiError> {
-        if let Some(limit) = &self.limit {
-            return Err(limit.clone());
-        }
-        let finish = match (&self.cut, &result.stop) {
-            (Some(Cut::Length), _) => Finish::Length,
-            (Some(Cut::StopSequence(stop)), _) => Finish::StopSequence(stop.clone()),
-            (None, Stop::ToolUse) => Finish::ToolCalls,
-            (None, Stop::Finished) => Finish::Complete,
-            (None, Stop::Aborted | Stop::Failed(_)) => {
-                return Err(ApiError::from_result(result).unwrap_or_else(ApiError::internal));
-            }
-        };
-        let reasoning = usage::tokens(self.thinking);
-        // Cursor reports nothing about a turn that was cancelled.
-        let tokens = match &self.cut {
-            Some(_) => {
-                let output = usage::estimate(&self.summary.text) + reasoning;
-                Tokens {
-                    input,
-                    output,
-                    total: input + output,
-                    ..Tokens::default()
-                }
-            }
-            None => result.tokens,
-        };
-        let usage = AnswerUsage {
-            tokens,
-            reasoning: reasoning.min(tokens.output),
-        };
-        Ok(TurnEnd { finish, usage })
     }
 }
 

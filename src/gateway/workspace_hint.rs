@@ -7,7 +7,7 @@ use http::HeaderMap;
 
 use super::api_error::ApiError;
 use agent::conversation::transcript::Transcript;
-use agent::message::Content;
+use agent::message::{Content, Message};
 
 /// The header with the folder.
 const HEADER: &str = "x-workspace";
@@ -21,7 +21,7 @@ const LABELS: [&str; 7] = [
     "current working directory (",
     "<cwd>",
 ];
-/// How many messages of the user, and how much of each, may contain it.
+/// How many messages, and how much of each, may contain it.
 const MESSAGES: usize = 3;
 const MAX_LENGTH: usize = 256 * 1024;
 
@@ -37,11 +37,14 @@ pub(super) fn find(
             None => Err(ApiError::field(HEADER, "expected an absolute path")),
         };
     }
-    let users = transcript
-        .messages
-        .iter()
-        .filter(|message| message.is_user());
-    let content = users.take(MESSAGES).flat_map(|message| message.content());
+    // Also what a program adds: Claude Code describes the environment in a later system message.
+    let inputs = transcript.messages.iter();
+    let inputs = inputs.filter(|message| message.as_tool_result().is_none());
+    let content = inputs
+        .map(Message::content)
+        .filter(|content| !content.is_empty())
+        .take(MESSAGES)
+        .flatten();
     let texts = content.filter_map(|part| match part {
         Content::Text(text) => Some(text.as_str()),
         Content::Image { .. } => None,
@@ -64,8 +67,8 @@ fn in_line(line: &str) -> Option<PathBuf> {
     let lower = line.to_ascii_lowercase();
     LABELS.iter().find_map(|label| {
         let at = lower.find(label)?;
-        // The label begins the line, except for signs of lists, headings and tags.
-        if lower[..at].bytes().any(|byte| byte.is_ascii_alphanumeric()) {
+        // The label begins the line, except for signs and numbers of lists, headings and tags.
+        if lower[..at].chars().any(char::is_alphabetic) {
             return None;
         }
         let rest = &line[at + label.len()..];
@@ -88,7 +91,7 @@ fn folder(text: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::message::Message;
+    use agent::message::MessageKind;
 
     fn found(system: &str, user: &str) -> Option<String> {
         let transcript = Transcript {
@@ -115,6 +118,18 @@ mod tests {
         assert_eq!(found("", qwen), says("/q"));
         let cline = "# Current Working Directory (/l) Files\na.txt";
         assert_eq!(found("", cline), says("/l"));
+        let cline = "1. Platform: linux\n4. Working Directory: /m\n";
+        assert_eq!(found(cline, "go"), says("/m"));
+        let added = Content::Text(" - Primary working directory: /n\n".into());
+        let transcript = Transcript {
+            messages: vec![
+                Message::user("go"),
+                Message::new(MessageKind::Custom(vec![added])),
+            ],
+            ..Transcript::default()
+        };
+        let folder = find(&HeaderMap::new(), &transcript).unwrap();
+        assert_eq!(folder, Some(PathBuf::from("/n")));
         assert_eq!(
             found("Never change the working directory: /etc", "go"),
             None

@@ -65,7 +65,7 @@ impl Input {
     /// Adds the items to a transcript.
     pub(super) fn add_to(self, builder: &mut TranscriptBuilder) -> Result<(), ApiError> {
         match self {
-            Self::Text(text) => builder.user(vec![Content::Text(text)]),
+            Self::Text(text) => builder.user(content(&text.into(), "input", part)?),
             Self::Items(items) => {
                 for (index, item) in items.iter().enumerate() {
                     add(builder, item, &format!("input[{index}]"))?;

@@ -95,6 +95,31 @@ const agents = {
       },
     }),
   },
+  qwen: {
+    command: bin("qwen"),
+    calls: (file) => [
+      call("t1", "read_file", { file_path: file }),
+      call("t2", "run_shell_command", { command: "wc -l a.txt > lines.txt", description: "Counts lines", is_background: false }),
+      call("t3", "edit", { file_path: file, old_string: "beta", new_string: "delta" }),
+    ],
+    prepare: ({ url, token }) => ({
+      args: ["-p", "go", "--approval-mode", "yolo", "--auth-type", "openai"],
+      env: { OPENAI_BASE_URL: url, OPENAI_API_KEY: token, OPENAI_MODEL: "composer-2" },
+    }),
+  },
+  cline: {
+    command: bin("cline"),
+    calls: (file) => [
+      call("t1", "read_files", { files: [{ path: file }] }),
+      call("t2", "run_commands", { commands: ["wc -l a.txt > lines.txt"] }),
+      call("t3", "editor", { path: file, old_text: "beta", new_text: "delta" }),
+    ],
+    prepare: ({ home, url, token }) => {
+      const env = { PATH: process.env.PATH, HOME: home };
+      spawnSync(bin("cline"), ["auth", "-p", "openai-compatible", "-b", url, "-k", token, "-m", "composer-2"], { env, timeout: 60000 });
+      return { args: ["--auto-approve", "true", "-t", "120", "change the file"], env: {} };
+    },
+  },
   aider: {
     command: join(here, ".venv-aider/bin/aider"),
     calls: () => [],
@@ -138,7 +163,8 @@ async function run(name) {
   for (const folder of [home, work, state]) mkdirSync(folder);
   const file = join(work, "a.txt");
   writeFileSync(file, "alpha\nbeta\ngamma\n");
-  const steps = [...(agent.steps ?? agent.calls)(file), { text: agent.text ?? "Done." }, { usage: {} }, { checkpoint: "auto" }, { end: true }];
+  const context = { exec: { requestContextArgs: {} } };
+  const steps = [context, ...(agent.steps ?? agent.calls)(file), { text: agent.text ?? "Done." }, { usage: {} }, { checkpoint: "auto" }, { end: true }];
   const scenario = join(place, "agent.toml");
   writeFileSync(scenario, `name = "agent"\nattempts = "all"\n[[run]]\nsteps = ${toml(steps)}\n`);
   const sim = await start(["sim", "--exit-with-stdin", "--http2", "force", "--scenario", scenario], {}, place);
@@ -162,7 +188,11 @@ async function run(name) {
       return request && (tools === 0 || request.mcpTools?.mcpTools?.length);
     });
     const sent = recording.frames.filter((frame) => frame.json?.execClientMessage?.mcpResult?.success);
+    const contexts = recording.frames.filter((frame) => frame.json?.execClientMessage?.requestContextResult);
     const problems = [];
+    // The model is told the folder of the agent, which it names somewhere in its prompt.
+    const isPlace = (frame) => JSON.stringify(frame.json).includes(JSON.stringify(work).slice(1));
+    if (tools && !contexts.some(isPlace)) problems.push("another folder");
     if (child.status !== 0) problems.push(`exit ${child.status ?? child.signal}`);
     if (!agent.isTextOnly && !readFileSync(file, "utf8").includes("delta")) problems.push("no edit");
     if (tools && !existsSync(join(work, "lines.txt"))) problems.push("no command");
