@@ -8,6 +8,8 @@ PI_087 := tests/pi/node_modules/.installed
 PI := $(PI_087) tests/pi/newest/node_modules/.installed
 SHIM := js-shim/node_modules/.installed
 INSPECTOR := tests/inspector/node_modules/.installed
+# The official SDK of the Agent Client Protocol.
+ACP := tests/acp/node_modules/.installed
 SOAK_TURNS ?= 10000
 # Six targets share it.
 FUZZ_SECONDS ?= 600
@@ -20,8 +22,10 @@ demo: $(NODE) $(PI_087)
 	$(CARGO) build --quiet
 	./.ci/demo
 
-test: lint $(NODE) $(PI) $(INSPECTOR)
+test: lint $(NODE) $(PI) $(INSPECTOR) $(ACP)
 	@command -v tmux >/dev/null || ./.ci/install tmux # to look at pi's screen
+	@command -v lua5.4 >/dev/null || ./.ci/install lua5.4 # examples/host.lua
+	@lua5.4 -e 'require("cjson")' 2>/dev/null || ./.ci/install lua-cjson
 	./.ci/rust-tests
 
 lint: lint-rust lint-shim

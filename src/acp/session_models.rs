@@ -11,8 +11,8 @@ use agent::catalog::LevelRange;
 
 /// The id of the option that selects the model.
 pub(super) const MODEL: &str = "model";
-/// The model of a session that has not chosen one.
-pub(super) const DEFAULT_MODEL: &str = "auto";
+/// The model with which Cursor chooses one itself.
+const AUTOMATIC: &str = "default";
 /// Thinking levels a model id may end with.
 pub(super) const LEVELS: LevelRange = LevelRange::UpToXhigh;
 
@@ -75,9 +75,17 @@ pub(super) async fn load(state: &AcpState) -> Vec<ModelChoice> {
     choices.collect()
 }
 
+/// Returns the model of a session that has not chosen one: Cursor's own choice if the account has
+/// it, else the first of the list.
+pub(super) fn default_model(models: &[ModelChoice]) -> &str {
+    let automatic = models.iter().find(|model| model.id == AUTOMATIC);
+    let model = automatic.or(models.first());
+    model.map_or(AUTOMATIC, |model| &model.id)
+}
+
 /// Returns the options of a session.
 pub(super) fn options(models: &[ModelChoice], chosen: Option<&str>) -> Vec<SessionConfigOption> {
-    let chosen = chosen.unwrap_or(DEFAULT_MODEL);
+    let chosen = chosen.unwrap_or(default_model(models));
     let mut rows: Vec<SessionConfigSelectOption> = models
         .iter()
         .map(|model| SessionConfigSelectOption::new(model.id.clone(), model.name.clone()))

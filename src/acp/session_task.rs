@@ -228,11 +228,12 @@ impl SessionTask {
                 choices,
                 models,
             } = self;
-            let chosen = choices.clone();
+            let (model, mode) = (choices.model.clone(), choices.mode);
+            let model = model.unwrap_or_else(|| session_models::default_model(models).to_owned());
             let answer = {
                 let prompt = prompt_turn::run(
                     context,
-                    &chosen,
+                    (&model, mode),
                     record,
                     permissions,
                     content,
@@ -251,7 +252,8 @@ impl SessionTask {
                             let problem = "a prompt of this session is running; cancel it first";
                             let _ = responder.respond_with_error(AcpError::new(-32600, problem));
                         }
-                        Some(other) => choose(other, choices, models),
+                        // It is stored with the answer.
+                        Some(other) => choose(other, choices, models, |_| {}),
                         None => {
                             cancel.cancel();
                             prompt.await.ok();
@@ -266,28 +268,46 @@ impl SessionTask {
         }
     }
 
+    /// Changes a choice, stores it, and responds.
     fn choose(&mut self, command: SessionCommand) {
-        choose(command, &mut self.choices, &self.models);
-        self.save();
+        let Self {
+            context,
+            record,
+            choices,
+            models,
+            ..
+        } = self;
+        choose(command, choices, models, |choices| {
+            save(context, record, choices);
+        });
     }
 
-    /// Stores the session.
     fn save(&mut self) {
-        self.record.model.clone_from(&self.choices.model);
-        self.record.mode = self.choices.mode;
-        let state = &self.context.state;
-        state.history.save(&self.context.id.0, &self.record);
+        save(&self.context, &mut self.record, &self.choices);
     }
 }
 
-/// Changes a choice, and responds. A choice counts from the next prompt on.
-fn choose(command: SessionCommand, choices: &mut SessionChoices, models: &[ModelChoice]) {
+/// Stores the session.
+fn save(context: &SessionContext, record: &mut SessionRecord, choices: &SessionChoices) {
+    record.model.clone_from(&choices.model);
+    record.mode = choices.mode;
+    context.state.history.save(&context.id.0, record);
+}
+
+/// Changes a choice, has it stored, and responds. A choice counts from the next prompt on.
+fn choose(
+    command: SessionCommand,
+    choices: &mut SessionChoices,
+    models: &[ModelChoice],
+    store: impl FnOnce(&SessionChoices),
+) {
     let invalid = |problem: String| AcpError::new(-32602, problem);
     let _ = match command {
         SessionCommand::SetMode(request, responder) => {
             match SessionModeChoice::find(&request.mode_id.0) {
                 Some(mode) => {
                     choices.mode = mode;
+                    store(choices);
                     responder.respond(SetSessionModeResponse::new())
                 }
                 None => {
@@ -301,6 +321,7 @@ fn choose(command: SessionCommand, choices: &mut SessionChoices, models: &[Model
             match value {
                 Some(model) if &*request.config_id.0 == session_models::MODEL => {
                     choices.model = Some(model);
+                    store(choices);
                     let options = session_models::options(models, choices.model.as_deref());
                     responder.respond(SetSessionConfigOptionResponse::new(options))
                 }
