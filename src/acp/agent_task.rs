@@ -29,7 +29,7 @@ const MAX_COMMANDS: usize = 16;
 
 /// A message of the client.
 pub(super) enum ClientMessage {
-    Initialize(InitializeRequest, Responder<InitializeResponse>),
+    Initialize(Box<InitializeRequest>, Responder<InitializeResponse>),
     Authenticate(AuthenticateRequest, Responder<AuthenticateResponse>),
     NewSession(NewSessionRequest, Responder<NewSessionResponse>, Connection),
     LoadSession(
