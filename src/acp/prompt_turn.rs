@@ -85,7 +85,7 @@ pub(super) async fn run(
     cancel: CancellationToken,
 ) -> Result<StopReason, AcpError> {
     record.items.push(HistoryItem::User { content });
-    let mut prompt = Prompt {
+    let mut prompt = RunningPrompt {
         context,
         model: choices.0,
         mode: choices.1,
@@ -98,7 +98,7 @@ pub(super) async fn run(
     ended
 }
 
-struct Prompt<'a> {
+struct RunningPrompt<'a> {
     context: &'a SessionContext,
     model: &'a str,
     mode: SessionModeChoice,
@@ -107,7 +107,7 @@ struct Prompt<'a> {
     cancel: CancellationToken,
 }
 
-impl Prompt<'_> {
+impl RunningPrompt<'_> {
     async fn run(&mut self, record: &mut SessionRecord) -> Result<StopReason, AcpError> {
         let state = &self.context.state;
         let backend = state.backends.get(None, &state.config.client);

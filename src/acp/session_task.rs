@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::history::{HistoryItem, SessionRecord, StoredContent};
 use super::permissions::{RememberedPermissions, new_call};
 use super::prompt_turn::{self, SessionContext};
-use super::session_models::{self, ModelChoice, SessionModeChoice};
+use super::session_models::{self, SelectableModel, SessionModeChoice};
 use super::tool_call_display::{ToolCallView, plan};
 use super::{AcpError, AcpState, Connection, mcp_servers, prompt_content};
 use agent_tools::cursor_config::ConfigCache;
@@ -37,7 +37,7 @@ impl OpenRequest {
 }
 
 /// A command for a session.
-pub(super) enum SessionCommand {
+pub(super) enum EditorCommand {
     Prompt(PromptRequest, Responder<PromptResponse>),
     SetMode(SetSessionModeRequest, Responder<SetSessionModeResponse>),
     SetOption(
@@ -55,22 +55,22 @@ pub(super) struct SessionChoices {
 }
 
 /// A session.
-pub(super) struct SessionTask {
+pub(super) struct EditorSession {
     context: SessionContext,
     record: SessionRecord,
     permissions: RememberedPermissions,
     choices: SessionChoices,
-    models: Vec<ModelChoice>,
+    models: Vec<SelectableModel>,
 }
 
-impl SessionTask {
+impl EditorSession {
     /// Opens a session, responds, and serves its commands until the connection ends.
     pub(super) async fn open(
         state: Arc<AcpState>,
         request: OpenRequest,
         client: Connection,
         capabilities: ClientCapabilities,
-        commands: mpsc::Receiver<SessionCommand>,
+        commands: mpsc::Receiver<EditorCommand>,
     ) {
         let (cwd, servers) = match &request {
             OpenRequest::New(_, request, _) => (request.cwd.clone(), &request.mcp_servers),
@@ -204,10 +204,10 @@ impl SessionTask {
         }
     }
 
-    async fn serve(&mut self, mut commands: mpsc::Receiver<SessionCommand>) {
+    async fn serve(&mut self, mut commands: mpsc::Receiver<EditorCommand>) {
         while let Some(command) = commands.recv().await {
             let (request, responder) = match command {
-                SessionCommand::Prompt(request, responder) => (request, responder),
+                EditorCommand::Prompt(request, responder) => (request, responder),
                 other => {
                     self.choose(other);
                     continue;
@@ -247,8 +247,8 @@ impl SessionTask {
                         command = commands.recv() => command,
                     };
                     match command {
-                        Some(SessionCommand::Cancel) => cancel.cancel(),
-                        Some(SessionCommand::Prompt(_, responder)) => {
+                        Some(EditorCommand::Cancel) => cancel.cancel(),
+                        Some(EditorCommand::Prompt(_, responder)) => {
                             let problem = "a prompt of this session is running; cancel it first";
                             let _ = responder.respond_with_error(AcpError::new(-32600, problem));
                         }
@@ -269,7 +269,7 @@ impl SessionTask {
     }
 
     /// Changes a choice, stores it, and responds.
-    fn choose(&mut self, command: SessionCommand) {
+    fn choose(&mut self, command: EditorCommand) {
         let Self {
             context,
             record,
@@ -296,14 +296,14 @@ fn save(context: &SessionContext, record: &mut SessionRecord, choices: &SessionC
 
 /// Changes a choice, has it stored, and responds. A choice counts from the next prompt on.
 fn choose(
-    command: SessionCommand,
+    command: EditorCommand,
     choices: &mut SessionChoices,
-    models: &[ModelChoice],
+    models: &[SelectableModel],
     store: impl FnOnce(&SessionChoices),
 ) {
     let invalid = |problem: String| AcpError::new(-32602, problem);
     let _ = match command {
-        SessionCommand::SetMode(request, responder) => {
+        EditorCommand::SetMode(request, responder) => {
             match SessionModeChoice::find(&request.mode_id.0) {
                 Some(mode) => {
                     choices.mode = mode;
@@ -316,7 +316,7 @@ fn choose(
                 }
             }
         }
-        SessionCommand::SetOption(request, responder) => {
+        EditorCommand::SetOption(request, responder) => {
             let value = request.value.as_value_id().map(|value| value.0.to_string());
             match value {
                 Some(model) if &*request.config_id.0 == session_models::MODEL => {
@@ -332,7 +332,7 @@ fn choose(
             }
         }
         // Without a running prompt there is nothing to cancel.
-        SessionCommand::Cancel | SessionCommand::Prompt(..) => Ok(()),
+        EditorCommand::Cancel | EditorCommand::Prompt(..) => Ok(()),
     };
 }
 

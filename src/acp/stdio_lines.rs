@@ -56,7 +56,7 @@ pub(super) fn open() -> io::Result<(Lines<LineSink, LineStream>, CancellationTok
         })?;
     let incoming = stream::unfold(inbox, async |mut inbox| {
         let line = inbox.recv().await?.item;
-        // Invalid UTF-8 makes the message invalid, which the peer is told.
+        // Invalid UTF-8 makes the message invalid, and the peer gets an error.
         let text = String::from_utf8_lossy(&line).into_owned();
         Some((Ok(text), inbox))
     });

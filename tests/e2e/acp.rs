@@ -225,7 +225,7 @@ fn the_clients_files_and_terminals_are_used() {
 }
 
 #[test]
-fn a_cancelled_prompt_says_so_and_the_session_goes_on() {
+fn a_cancelled_prompt_says_so_and_the_session_continues() {
     let first = Steps::new()
         .text("Working. ")
         .step(json!({"expect_client": {"conversationAction": {"cancelAction": {}}}}))
