@@ -11,6 +11,8 @@ INSPECTOR := tests/inspector/node_modules/.installed
 # Libraries and coding agents that use the gateway.
 CLIENTS := tests/clients/node_modules/.installed
 AGENTS := tests/clients/agents
+# The official SDK of the Agent Client Protocol.
+ACP := tests/acp/node_modules/.installed
 SOAK_TURNS ?= 10000
 # Six targets share it.
 FUZZ_SECONDS ?= 600
@@ -23,8 +25,10 @@ demo: $(NODE) $(PI_087)
 	$(CARGO) build --quiet
 	./.ci/demo
 
-test: lint $(NODE) $(PI) $(INSPECTOR) $(CLIENTS)
+test: lint $(NODE) $(PI) $(INSPECTOR) $(CLIENTS) $(ACP)
 	@command -v tmux >/dev/null || ./.ci/install tmux # to look at pi's screen
+	@command -v lua5.4 >/dev/null || ./.ci/install lua5.4 # examples/host.lua
+	@lua5.4 -e 'require("cjson")' 2>/dev/null || ./.ci/install lua-cjson
 	./.ci/rust-tests
 
 # Python packages; those that cannot be installed here are left out.

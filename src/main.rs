@@ -19,7 +19,7 @@ use cursor_sidecar::{acp, gateway, rpc};
 use etcetera::BaseStrategy as _;
 use foundation::{presentable, private_files, secrets};
 use tracing_subscriber::Layer as _;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -196,7 +196,10 @@ fn our_crates(level: tracing::Level) -> Targets {
         "cursor_sim",
         "foundation",
     ];
-    Targets::new().with_targets(crates.map(|name| (name, level)))
+    Targets::new()
+        .with_targets(crates.map(|name| (name, level)))
+        // Its name starts with the name of one of our crates.
+        .with_target("agent_client_protocol", LevelFilter::OFF)
 }
 
 /// Starts logging: warnings for the user on stderr (more with `RUST_LOG`), and everything in the

@@ -16,7 +16,7 @@ use agent_client_protocol::v1::schema::{
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::session_task::{OpenRequest, SessionCommand, SessionTask};
+use super::session_task::{EditorCommand, EditorSession, OpenRequest};
 use super::{AcpError, AcpState, Connection};
 use foundation::presentable;
 
@@ -29,7 +29,7 @@ const MAX_COMMANDS: usize = 16;
 
 /// A message of the client.
 pub(super) enum ClientMessage {
-    Initialize(InitializeRequest, Responder<InitializeResponse>),
+    Initialize(Box<InitializeRequest>, Responder<InitializeResponse>),
     Authenticate(AuthenticateRequest, Responder<AuthenticateResponse>),
     NewSession(NewSessionRequest, Responder<NewSessionResponse>, Connection),
     LoadSession(
@@ -50,7 +50,7 @@ pub(super) enum ClientMessage {
 pub(super) struct AgentTask {
     state: Arc<AcpState>,
     capabilities: ClientCapabilities,
-    sessions: HashMap<SessionId, mpsc::Sender<SessionCommand>>,
+    sessions: HashMap<SessionId, mpsc::Sender<EditorCommand>>,
 }
 
 impl AgentTask {
@@ -103,9 +103,7 @@ impl AgentTask {
             ClientMessage::Prompt(request, responder) => {
                 let id = request.session_id.clone();
                 match self.sessions.get(&id) {
-                    Some(session) => {
-                        send(session, SessionCommand::Prompt(request, responder)).await
-                    }
+                    Some(session) => send(session, EditorCommand::Prompt(request, responder)).await,
                     None => responder.respond_with_error(unknown_session(&id)),
                 }
             }
@@ -113,7 +111,7 @@ impl AgentTask {
                 let id = request.session_id.clone();
                 match self.sessions.get(&id) {
                     Some(session) => {
-                        send(session, SessionCommand::SetMode(request, responder)).await
+                        send(session, EditorCommand::SetMode(request, responder)).await
                     }
                     None => responder.respond_with_error(unknown_session(&id)),
                 }
@@ -122,14 +120,14 @@ impl AgentTask {
                 let id = request.session_id.clone();
                 match self.sessions.get(&id) {
                     Some(session) => {
-                        send(session, SessionCommand::SetOption(request, responder)).await
+                        send(session, EditorCommand::SetOption(request, responder)).await
                     }
                     None => responder.respond_with_error(unknown_session(&id)),
                 }
             }
             ClientMessage::Cancel(notification) => {
                 match self.sessions.get(&notification.session_id) {
-                    Some(session) => send(session, SessionCommand::Cancel).await,
+                    Some(session) => send(session, EditorCommand::Cancel).await,
                     None => Ok(()),
                 }
             }
@@ -142,7 +140,7 @@ impl AgentTask {
         let (commands, inbox) = mpsc::channel(MAX_COMMANDS);
         let id = request.session_id().clone();
         let capabilities = self.capabilities.clone();
-        tokio::spawn(SessionTask::open(
+        tokio::spawn(EditorSession::open(
             Arc::clone(&self.state),
             request,
             connection,
@@ -203,8 +201,8 @@ fn unknown_session(id: &SessionId) -> AcpError {
 }
 
 async fn send(
-    session: &mpsc::Sender<SessionCommand>,
-    command: SessionCommand,
+    session: &mpsc::Sender<EditorCommand>,
+    command: EditorCommand,
 ) -> Result<(), AcpError> {
     // A dropped command answers its request with an error.
     let _ = session.send(command).await;

@@ -260,13 +260,13 @@ impl ClientTools<'_> {
         let session = || self.session.clone();
         let exit = WaitForTerminalExitRequest::new(session(), terminal.clone());
         let ended = tokio::select! {
-            exit = self.client.send_request(exit).block_task() => Ended::Exited(
+            exit = self.client.send_request(exit).block_task() => TerminalEnd::Exited(
                 exit.ok().and_then(|exit| exit.exit_status.exit_code),
             ),
-            () = cancel.cancelled() => Ended::Cancelled,
-            () = at(limit) => Ended::TimedOut,
+            () = cancel.cancelled() => TerminalEnd::Cancelled,
+            () = at(limit) => TerminalEnd::TimedOut,
         };
-        if ended == Ended::Cancelled || ended == Ended::TimedOut {
+        if ended == TerminalEnd::Cancelled || ended == TerminalEnd::TimedOut {
             let kill = KillTerminalRequest::new(session(), terminal.clone());
             let _ = self.client.send_request(kill).block_task().await;
         }
@@ -277,14 +277,14 @@ impl ClientTools<'_> {
         let _ = self.client.send_request(release).block_task().await;
         let output = output.trim_end_matches('\n');
         match ended {
-            Ended::Exited(Some(0)) => CallResult::done(output),
-            Ended::Exited(Some(code)) => {
+            TerminalEnd::Exited(Some(0)) => CallResult::done(output),
+            TerminalEnd::Exited(Some(code)) => {
                 CallResult::failed(format!("{output}\n\nCommand exited with code {code}"))
             }
-            Ended::Exited(None) | Ended::Cancelled => {
+            TerminalEnd::Exited(None) | TerminalEnd::Cancelled => {
                 CallResult::failed(format!("{output}\n\nCommand aborted"))
             }
-            Ended::TimedOut => {
+            TerminalEnd::TimedOut => {
                 let seconds = limit.unwrap_or_default().as_secs_f64();
                 let text = format!("{output}\n\nCommand timed out after {seconds} seconds");
                 CallResult::failed(text)
@@ -295,7 +295,7 @@ impl ClientTools<'_> {
 
 /// How a command of the client ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum TerminalEnd {
     /// It exited with a code, or a signal ended it.
     Exited(Option<u32>),
     Cancelled,

@@ -115,7 +115,7 @@ async fn connect(messages: mpsc::Sender<ClientMessage>) -> Result<(), AcpServeEr
         ($request:ty, $variant:ident) => {{
             let messages = messages.clone();
             async move |request: $request, responder, _connection| {
-                let message = ClientMessage::$variant(request, responder);
+                let message = ClientMessage::$variant(request.into(), responder);
                 let _ = messages.send(message).await;
                 Ok(())
             }

@@ -17,8 +17,7 @@ use super::agent_task::login_needed;
 use super::client_tools::{self, CallResult, ClientTools};
 use super::history::{HistoryItem, SessionRecord, StoredCall, StoredContent};
 use super::permissions::{RememberedPermissions, new_call};
-use super::session_models::{DEFAULT_MODEL, LEVELS, SessionModeChoice};
-use super::session_task::SessionChoices;
+use super::session_models::{LEVELS, SessionModeChoice};
 use super::tool_call_display::{ToolCallView, plan};
 use super::{AcpError, AcpState, Connection};
 use crate::model_resolver::{ModelRequest, ResolvedModel, catalog_client};
@@ -76,19 +75,20 @@ struct TurnAnswer {
     calls: Vec<StoredCall>,
 }
 
-/// Runs a prompt to its end. The history then contains everything that was said.
+/// Runs a prompt to its end with a model and a mode. The history then contains everything that was said.
 pub(super) async fn run(
     context: &SessionContext,
-    choices: &SessionChoices,
+    choices: (&str, SessionModeChoice),
     record: &mut SessionRecord,
     permissions: &mut RememberedPermissions,
     content: Vec<StoredContent>,
     cancel: CancellationToken,
 ) -> Result<StopReason, AcpError> {
     record.items.push(HistoryItem::User { content });
-    let mut prompt = Prompt {
+    let mut prompt = RunningPrompt {
         context,
-        choices,
+        model: choices.0,
+        mode: choices.1,
         permissions,
         permitted: Vec::new(),
         cancel,
@@ -98,22 +98,23 @@ pub(super) async fn run(
     ended
 }
 
-struct Prompt<'a> {
+struct RunningPrompt<'a> {
     context: &'a SessionContext,
-    choices: &'a SessionChoices,
+    model: &'a str,
+    mode: SessionModeChoice,
     permissions: &'a mut RememberedPermissions,
     permitted: Vec<PermittedCall>,
     cancel: CancellationToken,
 }
 
-impl Prompt<'_> {
+impl RunningPrompt<'_> {
     async fn run(&mut self, record: &mut SessionRecord) -> Result<StopReason, AcpError> {
         let state = &self.context.state;
         let backend = state.backends.get(None, &state.config.client);
         let (key, backend) = backend.map_err(|error| login_needed(&error.to_string()))?;
         let client = catalog_client(&backend, key.clone());
         let model = ModelRequest {
-            id: self.choices.model.as_deref().unwrap_or(DEFAULT_MODEL),
+            id: self.model,
             ..ModelRequest::default()
         };
         let speed = SpeedPreferences::default();
@@ -193,7 +194,7 @@ impl Prompt<'_> {
             asked,
             model: resolved.model.clone(),
             limits: resolved.limits,
-            mode: Some(match self.choices.mode {
+            mode: Some(match self.mode {
                 SessionModeChoice::Agent => Mode::Agent,
                 SessionModeChoice::Plan => Mode::Plan,
             }),

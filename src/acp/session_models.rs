@@ -11,8 +11,8 @@ use agent::catalog::LevelRange;
 
 /// The id of the option that selects the model.
 pub(super) const MODEL: &str = "model";
-/// The model of a session that has not chosen one.
-pub(super) const DEFAULT_MODEL: &str = "auto";
+/// The model with which Cursor chooses one itself.
+const AUTOMATIC: &str = "default";
 /// Thinking levels a model id may end with.
 pub(super) const LEVELS: LevelRange = LevelRange::UpToXhigh;
 
@@ -55,29 +55,40 @@ impl SessionModeChoice {
 
 /// A model that can be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ModelChoice {
+pub(super) struct SelectableModel {
     pub(super) id: String,
     name: String,
 }
 
 /// Returns the models of the account; none if they are not known.
-pub(super) async fn load(state: &AcpState) -> Vec<ModelChoice> {
+pub(super) async fn load(state: &AcpState) -> Vec<SelectableModel> {
     let Ok((key, backend)) = state.backends.get(None, &state.config.client) else {
         return Vec::new();
     };
     let client = catalog_client(&backend, key);
     let mut list = state.models.catalog.current(&client).await;
     let models = state.models.host_models(&mut list, LEVELS);
-    let choices = models.iter().map(|model| ModelChoice {
+    let choices = models.iter().map(|model| SelectableModel {
         id: model.id.clone(),
         name: model.name.clone(),
     });
     choices.collect()
 }
 
+/// Returns the model of a session that has not chosen one: Cursor's own choice if the account has
+/// it, else the first of the list.
+pub(super) fn default_model(models: &[SelectableModel]) -> &str {
+    let automatic = models.iter().find(|model| model.id == AUTOMATIC);
+    let model = automatic.or(models.first());
+    model.map_or(AUTOMATIC, |model| &model.id)
+}
+
 /// Returns the options of a session.
-pub(super) fn options(models: &[ModelChoice], chosen: Option<&str>) -> Vec<SessionConfigOption> {
-    let chosen = chosen.unwrap_or(DEFAULT_MODEL);
+pub(super) fn options(
+    models: &[SelectableModel],
+    chosen: Option<&str>,
+) -> Vec<SessionConfigOption> {
+    let chosen = chosen.unwrap_or(default_model(models));
     let mut rows: Vec<SessionConfigSelectOption> = models
         .iter()
         .map(|model| SessionConfigSelectOption::new(model.id.clone(), model.name.clone()))

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::history::{HistoryItem, SessionRecord, StoredContent};
 use super::permissions::{RememberedPermissions, new_call};
 use super::prompt_turn::{self, SessionContext};
-use super::session_models::{self, ModelChoice, SessionModeChoice};
+use super::session_models::{self, SelectableModel, SessionModeChoice};
 use super::tool_call_display::{ToolCallView, plan};
 use super::{AcpError, AcpState, Connection, mcp_servers, prompt_content};
 use agent_tools::cursor_config::ConfigCache;
@@ -37,7 +37,7 @@ impl OpenRequest {
 }
 
 /// A command for a session.
-pub(super) enum SessionCommand {
+pub(super) enum EditorCommand {
     Prompt(PromptRequest, Responder<PromptResponse>),
     SetMode(SetSessionModeRequest, Responder<SetSessionModeResponse>),
     SetOption(
@@ -55,22 +55,22 @@ pub(super) struct SessionChoices {
 }
 
 /// A session.
-pub(super) struct SessionTask {
+pub(super) struct EditorSession {
     context: SessionContext,
     record: SessionRecord,
     permissions: RememberedPermissions,
     choices: SessionChoices,
-    models: Vec<ModelChoice>,
+    models: Vec<SelectableModel>,
 }
 
-impl SessionTask {
+impl EditorSession {
     /// Opens a session, responds, and serves its commands until the connection ends.
     pub(super) async fn open(
         state: Arc<AcpState>,
         request: OpenRequest,
         client: Connection,
         capabilities: ClientCapabilities,
-        commands: mpsc::Receiver<SessionCommand>,
+        commands: mpsc::Receiver<EditorCommand>,
     ) {
         let (cwd, servers) = match &request {
             OpenRequest::New(_, request, _) => (request.cwd.clone(), &request.mcp_servers),
@@ -204,10 +204,10 @@ impl SessionTask {
         }
     }
 
-    async fn serve(&mut self, mut commands: mpsc::Receiver<SessionCommand>) {
+    async fn serve(&mut self, mut commands: mpsc::Receiver<EditorCommand>) {
         while let Some(command) = commands.recv().await {
             let (request, responder) = match command {
-                SessionCommand::Prompt(request, responder) => (request, responder),
+                EditorCommand::Prompt(request, responder) => (request, responder),
                 other => {
                     self.choose(other);
                     continue;
@@ -228,11 +228,12 @@ impl SessionTask {
                 choices,
                 models,
             } = self;
-            let chosen = choices.clone();
+            let (model, mode) = (choices.model.clone(), choices.mode);
+            let model = model.unwrap_or_else(|| session_models::default_model(models).to_owned());
             let answer = {
                 let prompt = prompt_turn::run(
                     context,
-                    &chosen,
+                    (&model, mode),
                     record,
                     permissions,
                     content,
@@ -246,12 +247,13 @@ impl SessionTask {
                         command = commands.recv() => command,
                     };
                     match command {
-                        Some(SessionCommand::Cancel) => cancel.cancel(),
-                        Some(SessionCommand::Prompt(_, responder)) => {
+                        Some(EditorCommand::Cancel) => cancel.cancel(),
+                        Some(EditorCommand::Prompt(_, responder)) => {
                             let problem = "a prompt of this session is running; cancel it first";
                             let _ = responder.respond_with_error(AcpError::new(-32600, problem));
                         }
-                        Some(other) => choose(other, choices, models),
+                        // It is stored with the answer.
+                        Some(other) => choose(other, choices, models, |_| {}),
                         None => {
                             cancel.cancel();
                             prompt.await.ok();
@@ -266,28 +268,46 @@ impl SessionTask {
         }
     }
 
-    fn choose(&mut self, command: SessionCommand) {
-        choose(command, &mut self.choices, &self.models);
-        self.save();
+    /// Changes a choice, stores it, and responds.
+    fn choose(&mut self, command: EditorCommand) {
+        let Self {
+            context,
+            record,
+            choices,
+            models,
+            ..
+        } = self;
+        choose(command, choices, models, |choices| {
+            save(context, record, choices);
+        });
     }
 
-    /// Stores the session.
     fn save(&mut self) {
-        self.record.model.clone_from(&self.choices.model);
-        self.record.mode = self.choices.mode;
-        let state = &self.context.state;
-        state.history.save(&self.context.id.0, &self.record);
+        save(&self.context, &mut self.record, &self.choices);
     }
 }
 
-/// Changes a choice, and responds. A choice counts from the next prompt on.
-fn choose(command: SessionCommand, choices: &mut SessionChoices, models: &[ModelChoice]) {
+/// Stores the session.
+fn save(context: &SessionContext, record: &mut SessionRecord, choices: &SessionChoices) {
+    record.model.clone_from(&choices.model);
+    record.mode = choices.mode;
+    context.state.history.save(&context.id.0, record);
+}
+
+/// Changes a choice, has it stored, and responds. A choice counts from the next prompt on.
+fn choose(
+    command: EditorCommand,
+    choices: &mut SessionChoices,
+    models: &[SelectableModel],
+    store: impl FnOnce(&SessionChoices),
+) {
     let invalid = |problem: String| AcpError::new(-32602, problem);
     let _ = match command {
-        SessionCommand::SetMode(request, responder) => {
+        EditorCommand::SetMode(request, responder) => {
             match SessionModeChoice::find(&request.mode_id.0) {
                 Some(mode) => {
                     choices.mode = mode;
+                    store(choices);
                     responder.respond(SetSessionModeResponse::new())
                 }
                 None => {
@@ -296,11 +316,12 @@ fn choose(command: SessionCommand, choices: &mut SessionChoices, models: &[Model
                 }
             }
         }
-        SessionCommand::SetOption(request, responder) => {
+        EditorCommand::SetOption(request, responder) => {
             let value = request.value.as_value_id().map(|value| value.0.to_string());
             match value {
                 Some(model) if &*request.config_id.0 == session_models::MODEL => {
                     choices.model = Some(model);
+                    store(choices);
                     let options = session_models::options(models, choices.model.as_deref());
                     responder.respond(SetSessionConfigOptionResponse::new(options))
                 }
@@ -311,7 +332,7 @@ fn choose(command: SessionCommand, choices: &mut SessionChoices, models: &[Model
             }
         }
         // Without a running prompt there is nothing to cancel.
-        SessionCommand::Cancel | SessionCommand::Prompt(..) => Ok(()),
+        EditorCommand::Cancel | EditorCommand::Prompt(..) => Ok(()),
     };
 }
 

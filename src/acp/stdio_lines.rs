@@ -2,6 +2,7 @@
 //! faster than Tokio's.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::pin::Pin;
 
 use agent_client_protocol::Lines;
 use futures_util::{Sink, Stream, sink, stream};
@@ -21,14 +22,11 @@ const OUTBOUND: QueueBounds = QueueBounds {
     bytes: 4 * 1024 * 1024,
 };
 
+type LineSink = Pin<Box<dyn Sink<String, Error = io::Error> + Send>>;
+type LineStream = Pin<Box<dyn Stream<Item = io::Result<String>> + Send>>;
+
 /// Returns the transport, and a token that is cancelled when the input ends.
-pub(super) fn open() -> io::Result<(
-    Lines<
-        impl Sink<String, Error = io::Error> + Send + 'static,
-        impl Stream<Item = io::Result<String>> + Send + 'static,
-    >,
-    CancellationToken,
-)> {
+pub(super) fn open() -> io::Result<(Lines<LineSink, LineStream>, CancellationToken)> {
     let (lines, inbox) = queue::<Vec<u8>>(INBOUND);
     let (out, mut outbox) = queue::<Vec<u8>>(OUTBOUND);
     let ended = CancellationToken::new();
@@ -58,7 +56,7 @@ pub(super) fn open() -> io::Result<(
         })?;
     let incoming = stream::unfold(inbox, async |mut inbox| {
         let line = inbox.recv().await?.item;
-        // Invalid UTF-8 makes the message invalid, which the peer is told.
+        // Invalid UTF-8 makes the message invalid, and the peer gets an error.
         let text = String::from_utf8_lossy(&line).into_owned();
         Some((Ok(text), inbox))
     });
@@ -73,7 +71,8 @@ pub(super) fn open() -> io::Result<(
             None => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
         }
     });
-    Ok((Lines::new(Box::pin(outgoing), Box::pin(incoming)), ended))
+    let (outgoing, incoming): (LineSink, LineStream) = (Box::pin(outgoing), Box::pin(incoming));
+    Ok((Lines::new(outgoing, incoming), ended))
 }
 
 /// Returns the next line without its end; `None` at the end of the input or if a line is too long.

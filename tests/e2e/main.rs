@@ -7,6 +7,7 @@
     unreachable_pub
 )]
 
+mod acp;
 mod answer_tracking;
 mod bounded_retries;
 mod bridge_debug_log;
@@ -27,6 +28,7 @@ mod debug_log;
 mod disk_full;
 mod effects_once;
 mod exactly_once;
+mod examples;
 mod exit_within_a_second;
 mod fault_matrix;
 mod gateway_access;

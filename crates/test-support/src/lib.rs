@@ -20,6 +20,7 @@
     missing_docs
 )]
 
+pub mod acp_editor;
 pub mod api_client;
 pub mod debug_log;
 pub mod fault_proxy;

@@ -15,15 +15,15 @@ use crate::bridge::HostResult;
 use cursor_proto::agent::v1::*;
 
 #[derive(Deserialize)]
-struct ClientTools {
+struct RecordedClient {
     client: String,
     source: String,
-    tools: Vec<ClientTool>,
+    tools: Vec<RecordedTool>,
     results: Vec<RecordedResult>,
 }
 
 #[derive(Deserialize)]
-struct ClientTool {
+struct RecordedTool {
     name: String,
     parameters: Json,
 }
@@ -37,7 +37,7 @@ struct RecordedResult {
     is_error: bool,
 }
 
-impl ClientTools {
+impl RecordedClient {
     fn set(&self) -> HostToolSet {
         let tools = self.tools.iter();
         HostToolSet::new(tools.map(|tool| (tool.name.as_str(), &tool.parameters)))
@@ -140,7 +140,7 @@ fn calls(set: &HostToolSet) -> String {
 }
 
 /// Returns the recorded results as pi's tools would write them.
-fn results(client: &ClientTools) -> String {
+fn results(client: &RecordedClient) -> String {
     let set = client.set();
     let mut text = String::new();
     for recorded in &client.results {
@@ -166,7 +166,7 @@ fn results(client: &ClientTools) -> String {
 }
 
 fn check(fixture: &str) -> String {
-    let client: ClientTools = serde_json::from_str(fixture).unwrap();
+    let client: RecordedClient = serde_json::from_str(fixture).unwrap();
     format!(
         "{}: {}\n\n{}\n{}",
         client.client,
