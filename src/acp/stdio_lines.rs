@@ -22,11 +22,11 @@ const OUTBOUND: QueueBounds = QueueBounds {
     bytes: 4 * 1024 * 1024,
 };
 
-type LineSink = Pin<Box<dyn Sink<String, Error = io::Error> + Send>>;
+type EditorLines = Pin<Box<dyn Sink<String, Error = io::Error> + Send>>;
 type LineStream = Pin<Box<dyn Stream<Item = io::Result<String>> + Send>>;
 
 /// Returns the transport, and a token that is cancelled when the input ends.
-pub(super) fn open() -> io::Result<(Lines<LineSink, LineStream>, CancellationToken)> {
+pub(super) fn open() -> io::Result<(Lines<EditorLines, LineStream>, CancellationToken)> {
     let (lines, inbox) = queue::<Vec<u8>>(INBOUND);
     let (out, mut outbox) = queue::<Vec<u8>>(OUTBOUND);
     let ended = CancellationToken::new();
@@ -71,7 +71,7 @@ pub(super) fn open() -> io::Result<(Lines<LineSink, LineStream>, CancellationTok
             None => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
         }
     });
-    let (outgoing, incoming): (LineSink, LineStream) = (Box::pin(outgoing), Box::pin(incoming));
+    let (outgoing, incoming): (EditorLines, LineStream) = (Box::pin(outgoing), Box::pin(incoming));
     Ok((Lines::new(outgoing, incoming), ended))
 }
 

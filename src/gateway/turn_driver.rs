@@ -56,7 +56,7 @@ impl StartedTurn {
 }
 
 /// What all turns of a request share.
-struct TurnContext {
+struct GatewayTurnContext {
     state: Arc<GatewayState>,
     key: ApiKey,
     backend: Backend,
@@ -119,7 +119,7 @@ pub(super) async fn start(
         turn = turn_id,
         session = prefix(ticket.session_id())
     );
-    let context = TurnContext {
+    let context = GatewayTurnContext {
         state: Arc::clone(state),
         key,
         backend,
@@ -153,7 +153,7 @@ async fn reserve(
 
 /// Runs the turn of a request, and a second one if its answer must be corrected.
 async fn run(
-    context: TurnContext,
+    context: GatewayTurnContext,
     format: AnswerFormat,
     transcript: Transcript,
     ticket: TurnTicket,
@@ -201,7 +201,7 @@ struct DrivenTurn {
     text: String,
 }
 
-impl TurnContext {
+impl GatewayTurnContext {
     async fn send(&self, update: TurnUpdate) {
         let _ = self.updates.send(update).await;
     }

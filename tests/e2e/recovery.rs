@@ -17,6 +17,7 @@ use test_support::in_process::{
 use test_support::rpc_session::{OfferedCall, RpcSession, tool};
 use test_support::scenario::{Steps, script};
 use test_support::simulator::Simulator;
+use test_support::wait::until_named;
 
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
@@ -427,6 +428,9 @@ fn a_sidecar_killed_in_a_pause_without_a_checkpoint() {
         outcome.receive(&message);
     }
     let paused = journal(&folder.path().join("conversations"))["pause"].clone();
+    // The log is written in the background, and a kill would lose its last lines.
+    let saved = "native.stream.tool_call_snapshot_saved";
+    until_named("the pause is logged", || logged(folder.path(), saved).pop());
     session.host.kill();
     assert_eq!(
         paused["calls"][0]["id"], outcome.calls[0].id,
@@ -476,10 +480,7 @@ fn a_sidecar_killed_in_a_pause_without_a_checkpoint() {
     let wanted = json!({"metric": "cursor_provider.rebuild_full_history",
         "reason": "no_checkpoint", "model": "composer-2", "count": 1});
     assert_eq!(fields(&metrics[0]), wanted);
-    assert_eq!(
-        logged(folder.path(), "native.stream.tool_call_snapshot_saved").len(),
-        1
-    );
+    assert_eq!(logged(folder.path(), saved).len(), 1);
 }
 
 /// Results of unknown calls are sent in a new conversation; a turn that has nothing to send fails

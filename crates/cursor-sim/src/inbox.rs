@@ -26,7 +26,7 @@ pub(super) enum ClientInput {
 
 /// The client's messages in order.
 #[derive(Debug)]
-pub(super) enum Inbox {
+pub(super) enum ReceivedFrames {
     /// Envelopes in the body of a bidirectional request.
     Stream {
         /// The body.
@@ -40,7 +40,7 @@ pub(super) enum Inbox {
     Appended(mpsc::UnboundedReceiver<Bytes>),
 }
 
-impl Inbox {
+impl ReceivedFrames {
     /// Creates an inbox that reads a request body.
     pub(super) fn stream(body: mpsc::Receiver<BodyChunk>, encoding: Encoding) -> Self {
         Self::Stream {

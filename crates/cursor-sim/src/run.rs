@@ -10,7 +10,7 @@ use super::backend::SimBackend;
 use super::connect::{Code, ConnectError};
 use super::conversation::{self, SharedConversation};
 use super::exchange::{IncomingRequest, ResponseSender, read_body};
-use super::inbox::Inbox;
+use super::inbox::ReceivedFrames;
 use super::recording::{RunVerdict, VerdictOutcome};
 use super::request::RunRequest;
 use super::responder;
@@ -56,7 +56,7 @@ pub(super) async fn bidirectional(
         number: backend.next_run(),
         request_id,
         recording: backend.recording().clone(),
-        inbox: Inbox::stream(incoming.body, encoding),
+        inbox: ReceivedFrames::stream(incoming.body, encoding),
         sender,
         window: incoming.window,
     };
@@ -94,7 +94,7 @@ pub(super) async fn appended(
         number: backend.next_run(),
         request_id: id.clone(),
         recording: backend.recording().clone(),
-        inbox: Inbox::Appended(messages),
+        inbox: ReceivedFrames::Appended(messages),
         sender,
         window: incoming.window,
     };

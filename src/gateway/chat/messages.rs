@@ -6,12 +6,12 @@ use super::super::api_error::ApiError;
 use super::super::transcript_builder::{
     TranscriptBuilder, answer_parts, call_part, content, image_part, system_text, text_part,
 };
-use super::request::RawMessage;
+use super::request::ChatMessage;
 use agent::conversation::transcript::{Tool, Transcript};
 use agent::message::Content;
 
 /// Converts messages. System and developer messages at the beginning become the system prompt.
-pub(super) fn transcript(raw: Vec<RawMessage>, tools: Vec<Tool>) -> Result<Transcript, ApiError> {
+pub(super) fn transcript(raw: Vec<ChatMessage>, tools: Vec<Tool>) -> Result<Transcript, ApiError> {
     let mut builder = TranscriptBuilder::default();
     for (index, message) in raw.into_iter().enumerate() {
         let at = format!("messages[{index}]");

@@ -31,13 +31,13 @@ pub(super) struct ChatRequest {
 }
 
 #[derive(Deserialize)]
-struct Raw {
+struct ChatBody {
     model: String,
     #[serde(deserialize_with = "body::bounded")]
-    messages: Vec<RawMessage>,
+    messages: Vec<ChatMessage>,
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
-    tools: Option<Vec<RawTool>>,
+    tools: Option<Vec<ChatTool>>,
     tool_choice: Option<Json>,
     parallel_tool_calls: Option<bool>,
     reasoning_effort: Option<String>,
@@ -66,7 +66,7 @@ enum StopTexts {
 
 /// A message of any role.
 #[derive(Deserialize)]
-pub(super) struct RawMessage {
+pub(super) struct ChatMessage {
     pub(super) role: String,
     #[serde(default)]
     pub(super) content: Json,
@@ -89,7 +89,7 @@ pub(super) struct RawFunction {
 }
 
 #[derive(Deserialize)]
-struct RawTool {
+struct ChatTool {
     #[serde(rename = "type")]
     kind: Option<String>,
     function: Option<RawDefinition>,
@@ -109,13 +109,13 @@ impl ChatRequest {
         headers: &HeaderMap,
         images: &ImageFetcher,
     ) -> Result<Self, ApiError> {
-        let mut raw: Raw = body::parse(body)?;
+        let mut raw: ChatBody = body::parse(body)?;
         let contents = raw.messages.iter_mut().map(|message| &mut message.content);
         images.inline(contents).await?;
         Self::convert(raw, headers)
     }
 
-    fn convert(raw: Raw, headers: &HeaderMap) -> Result<Self, ApiError> {
+    fn convert(raw: ChatBody, headers: &HeaderMap) -> Result<Self, ApiError> {
         if raw.n.is_some_and(|n| n != 1) {
             let problem = "only one answer can be given at a time";
             return Err(ApiError::field("n", problem));
@@ -164,7 +164,7 @@ impl ChatRequest {
     }
 }
 
-fn tools(raw: Vec<RawTool>) -> Result<Vec<Tool>, ApiError> {
+fn tools(raw: Vec<ChatTool>) -> Result<Vec<Tool>, ApiError> {
     let tools = raw.into_iter().enumerate().map(|(index, tool)| {
         let kind = tool.kind.as_deref().unwrap_or("function");
         let Some(function) = tool.function.filter(|_| kind == "function") else {

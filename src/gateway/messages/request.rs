@@ -34,31 +34,31 @@ pub(super) struct MessagesRequest {
 }
 
 #[derive(Deserialize)]
-struct Raw {
+struct MessagesBody {
     model: String,
     #[serde(deserialize_with = "body::bounded")]
-    messages: Vec<RawMessage>,
+    messages: Vec<InputMessage>,
     #[serde(default)]
     system: Json,
-    tools: Option<Vec<RawTool>>,
+    tools: Option<Vec<MessagesTool>>,
     tool_choice: Option<Json>,
     stream: Option<bool>,
     max_tokens: Option<u64>,
     stop_sequences: Option<Vec<String>>,
     thinking: Option<Thinking>,
     output_config: Option<OutputConfig>,
-    metadata: Option<Metadata>,
+    metadata: Option<RequestMetadata>,
 }
 
 #[derive(Deserialize)]
-struct RawMessage {
+struct InputMessage {
     role: String,
     #[serde(default)]
     content: Json,
 }
 
 #[derive(Deserialize)]
-struct RawTool {
+struct MessagesTool {
     #[serde(rename = "type")]
     kind: Option<String>,
     name: String,
@@ -81,7 +81,7 @@ struct OutputConfig {
 }
 
 #[derive(Deserialize)]
-struct Metadata {
+struct RequestMetadata {
     user_id: Option<String>,
 }
 
@@ -96,13 +96,13 @@ impl MessagesRequest {
         headers: &HeaderMap,
         images: &ImageFetcher,
     ) -> Result<Self, ApiError> {
-        let mut raw: Raw = body::parse(body)?;
+        let mut raw: MessagesBody = body::parse(body)?;
         let contents = raw.messages.iter_mut().map(|message| &mut message.content);
         images.inline(contents).await?;
         Self::convert(raw, headers)
     }
 
-    fn convert(raw: Raw, headers: &HeaderMap) -> Result<Self, ApiError> {
+    fn convert(raw: MessagesBody, headers: &HeaderMap) -> Result<Self, ApiError> {
         let choice = ToolChoice::parse(raw.tool_choice.as_ref(), |choice| {
             choice["name"].as_str().map(str::to_owned)
         })?;
@@ -159,7 +159,7 @@ impl Thinking {
 }
 
 /// Returns the client's own tools. Those that Anthropic executes cannot be offered.
-fn tools(raw: Vec<RawTool>) -> Result<Vec<Tool>, ApiError> {
+fn tools(raw: Vec<MessagesTool>) -> Result<Vec<Tool>, ApiError> {
     let mut tools = Vec::new();
     for (index, tool) in raw.into_iter().enumerate() {
         match tool.kind.as_deref() {
@@ -183,7 +183,7 @@ fn tools(raw: Vec<RawTool>) -> Result<Vec<Tool>, ApiError> {
 
 fn transcript(
     system: &Json,
-    messages: &[RawMessage],
+    messages: &[InputMessage],
     tools: Vec<Tool>,
 ) -> Result<Transcript, ApiError> {
     let mut builder = TranscriptBuilder::default();

@@ -17,7 +17,7 @@ use super::super::workspace_hint;
 use super::items::Input;
 use super::response::ResponseShape;
 use super::store::ResponseStore;
-use super::tool_names::{RawTool, ToolNames, flat_name};
+use super::tool_names::{ResponsesTool, ToolNames, flat_name};
 
 /// A parsed request.
 #[derive(Debug)]
@@ -29,11 +29,11 @@ pub(super) struct ResponsesRequest {
 }
 
 #[derive(Deserialize)]
-struct Raw {
+struct ResponsesBody {
     model: String,
     input: Input,
     instructions: Option<String>,
-    tools: Option<Vec<RawTool>>,
+    tools: Option<Vec<ResponsesTool>>,
     tool_choice: Option<Json>,
     parallel_tool_calls: Option<bool>,
     reasoning: Option<Reasoning>,
@@ -66,12 +66,16 @@ impl ResponsesRequest {
         images: &ImageFetcher,
         responses: &ResponseStore,
     ) -> Result<Self, ApiError> {
-        let mut raw: Raw = body::parse(body)?;
+        let mut raw: ResponsesBody = body::parse(body)?;
         images.inline(raw.input.contents()).await?;
         Self::convert(raw, headers, responses)
     }
 
-    fn convert(raw: Raw, headers: &HeaderMap, responses: &ResponseStore) -> Result<Self, ApiError> {
+    fn convert(
+        raw: ResponsesBody,
+        headers: &HeaderMap,
+        responses: &ResponseStore,
+    ) -> Result<Self, ApiError> {
         if raw.background == Some(true) {
             let problem = "responses are not created in the background; leave it out";
             return Err(ApiError::field("background", problem));

@@ -13,14 +13,14 @@ use agent::conversation::transcript::Tool;
 
 /// A tool as the client sends it.
 #[derive(Debug, Deserialize)]
-pub(super) struct RawTool {
+pub(super) struct ResponsesTool {
     #[serde(rename = "type")]
     kind: String,
     name: Option<String>,
     description: Option<String>,
     parameters: Option<Json>,
     format: Option<Json>,
-    tools: Option<Vec<RawTool>>,
+    tools: Option<Vec<ResponsesTool>>,
 }
 
 /// Tools that OpenAI executes, or that only its models know. They are not offered.
@@ -58,7 +58,7 @@ pub(super) struct ToolNames {
 }
 
 impl ToolNames {
-    pub(super) fn parse(raw: Vec<RawTool>) -> Result<Self, ApiError> {
+    pub(super) fn parse(raw: Vec<ResponsesTool>) -> Result<Self, ApiError> {
         let mut names = Self::default();
         for (index, tool) in raw.into_iter().enumerate() {
             let at = format!("tools[{index}]");
@@ -75,7 +75,12 @@ impl ToolNames {
         Ok(names)
     }
 
-    fn add(&mut self, raw: RawTool, namespace: Option<&str>, at: &str) -> Result<(), ApiError> {
+    fn add(
+        &mut self,
+        raw: ResponsesTool,
+        namespace: Option<&str>,
+        at: &str,
+    ) -> Result<(), ApiError> {
         let is_custom = match raw.kind.as_str() {
             "function" => false,
             "custom" => true,

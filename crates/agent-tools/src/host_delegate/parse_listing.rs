@@ -11,11 +11,11 @@ use cursor_proto::agent::v1::*;
 /// The lines a tool listed, and whether the list is complete.
 struct Listing<'a> {
     lines: Vec<&'a str>,
-    extent: Extent,
+    extent: ListingExtent,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Extent {
+enum ListingExtent {
     All,
     /// The tool stopped at a limit.
     Cut,
@@ -38,7 +38,11 @@ fn listed<'a>(text: &'a str, nothing: &[&str]) -> Listing<'a> {
     let cut = cut.is_some_and(|note| note.as_str().contains("limit reached"));
     Listing {
         lines,
-        extent: if cut { Extent::Cut } else { Extent::All },
+        extent: if cut {
+            ListingExtent::Cut
+        } else {
+            ListingExtent::All
+        },
     }
 }
 
@@ -49,7 +53,7 @@ pub(super) fn folder(args: &LsArgs, text: &str) -> LsSuccess {
     // `num_files` stays empty because the host does not report how many files are hidden.
     let mut node = LsDirectoryTreeNode {
         abs_path: args.path.clone(),
-        children_were_processed: listed.extent == Extent::All,
+        children_were_processed: listed.extent == ListingExtent::All,
         ..LsDirectoryTreeNode::default()
     };
     for name in listed.lines {
@@ -202,7 +206,7 @@ pub(super) fn search(
         hits.count()
     };
     let all: usize = files.iter().map(hits).sum();
-    let client_truncated = listed.extent == Extent::Cut;
+    let client_truncated = listed.extent == ListingExtent::Cut;
     let result = match mode.as_str() {
         "files_with_matches" => Union::Files(GrepFilesResult {
             total_files: count(files.len()),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::paths::PathResolver;
-use super::translate_result::{self, Extent};
+use super::translate_result::{self, ReadExtent};
 use crate::ExecRequest;
 use crate::bridge::content::Content;
 use crate::bridge::{HostResult, Verdict};
@@ -58,11 +58,11 @@ impl ReadCache {
                 let ranged = args.offset.is_some_and(|line| line > 1) || args.limit.is_some();
                 let place = resolver.of(&args.path);
                 match (translate_result::file_text(text).extent, ranged) {
-                    (Extent::Whole, false) => files.show(place, text),
+                    (ReadExtent::Whole, false) => files.show(place, text),
                     // The last lines, or a part of a file that is known whole.
-                    (Extent::Whole, true) => {}
-                    (Extent::Part, true) if files.texts.contains_key(&place) => {}
-                    (Extent::Part, _) => {
+                    (ReadExtent::Whole, true) => {}
+                    (ReadExtent::Part, true) if files.texts.contains_key(&place) => {}
+                    (ReadExtent::Part, _) => {
                         files.texts.remove(&place);
                         files.parts.insert(place);
                     }

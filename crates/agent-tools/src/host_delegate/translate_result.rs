@@ -189,7 +189,7 @@ pub(super) fn replies(
 /// The text of a file without the note of the host's tool.
 pub(super) struct FileText<'a> {
     pub(super) text: &'a str,
-    pub(super) extent: Extent,
+    pub(super) extent: ReadExtent,
     lines: LineCount,
 }
 
@@ -204,7 +204,7 @@ enum LineCount {
 
 /// Whether a text is a whole file or a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(super) enum ReadExtent {
     Whole,
     Part,
 }
@@ -218,21 +218,21 @@ pub(super) fn file_text(text: &str) -> FileText<'_> {
     if line_too_long(text) {
         return FileText {
             text: "",
-            extent: Extent::Part,
+            extent: ReadExtent::Part,
             lines: LineCount::After(0),
         };
     }
     let Some(found) = NOTE.as_ref().and_then(|note| note.captures(text)) else {
         return FileText {
             text,
-            extent: Extent::Whole,
+            extent: ReadExtent::Whole,
             lines: LineCount::After(0),
         };
     };
     let number = |at| -> Option<i32> { found.get(at)?.as_str().parse().ok() };
     FileText {
         text: &text[..found.get(0).map_or(text.len(), |note| note.start())],
-        extent: Extent::Part,
+        extent: ReadExtent::Part,
         lines: match (number(1), number(2)) {
             (Some(all), _) => LineCount::All(all),
             (None, after) => LineCount::After(after.unwrap_or(0)),
@@ -299,7 +299,7 @@ fn read(args: &ReadArgs, given: HostOutput) -> read_result::Result {
             LineCount::After(after) => known.saturating_add(after),
         },
         file_size: i64::try_from(file.text.len()).unwrap_or(i64::MAX),
-        truncated: file.extent == Extent::Part && !ranged,
+        truncated: file.extent == ReadExtent::Part && !ranged,
         output: Some(read_success::Output::Content(file.text.to_owned())),
         range_applied: ranged,
         ..ReadSuccess::default()

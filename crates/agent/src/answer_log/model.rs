@@ -15,7 +15,7 @@ const TEXT: &str = "The river rises in the hills north of the town, passes three
     stone bridge, turns west below the castle, and reaches the sea after ninety quiet miles.";
 
 #[derive(Debug, Clone, Copy)]
-enum Step {
+enum AnswerStep {
     /// The stream generates this many characters more.
     Text(usize),
     /// Something other than text follows.
@@ -27,17 +27,17 @@ enum Step {
     Loss { sends_text: bool },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = AnswerStep> {
     prop_oneof![
-        6 => (1..40_usize).prop_map(Step::Text),
-        2 => Just(Step::Other),
-        2 => any::<bool>().prop_map(|is_late| Step::Checkpoint { is_late }),
-        2 => any::<bool>().prop_map(|sends_text| Step::Loss { sends_text }),
+        6 => (1..40_usize).prop_map(AnswerStep::Text),
+        2 => Just(AnswerStep::Other),
+        2 => any::<bool>().prop_map(|is_late| AnswerStep::Checkpoint { is_late }),
+        2 => any::<bool>().prop_map(|sends_text| AnswerStep::Loss { sends_text }),
     ]
 }
 
 #[derive(Default)]
-struct World {
+struct AnswerModel {
     log: AnswerLog,
     /// What the user has seen.
     shown: String,
@@ -52,17 +52,17 @@ struct World {
     may_be_late: bool,
 }
 
-impl World {
-    fn take(&mut self, step: Step) {
+impl AnswerModel {
+    fn take(&mut self, step: AnswerStep) {
         match step {
-            Step::Text(length) => {
+            AnswerStep::Text(length) => {
                 let end = (self.at + length).min(TEXT.len());
                 self.shown += &self.log.text.take(&TEXT[self.at..end]);
                 self.at = end;
             }
-            Step::Other | Step::Checkpoint { .. } if self.at < self.repeats_until => {}
-            Step::Other => self.shown += &self.log.text.release(),
-            Step::Checkpoint { is_late } => {
+            AnswerStep::Other | AnswerStep::Checkpoint { .. } if self.at < self.repeats_until => {}
+            AnswerStep::Other => self.shown += &self.log.text.release(),
+            AnswerStep::Checkpoint { is_late } => {
                 self.shown += &self.log.text.release();
                 self.log.checkpoint();
                 // Text since the last one is needed to recognise a late checkpoint.
@@ -73,7 +73,7 @@ impl World {
                 }
                 (self.may_be_late, self.arrived) = (!is_late, self.at);
             }
-            Step::Loss { sends_text } => {
+            AnswerStep::Loss { sends_text } => {
                 let sent = (sends_text || self.log.is_marked_sent()).then(|| self.log.mark_sent());
                 let is_sent = sent.flatten().is_some();
                 self.log.restart();
@@ -112,9 +112,9 @@ proptest! {
     fn no_text_is_shown_twice_and_none_is_lost(
         steps in prop::collection::vec(step(), 1..40)
     ) {
-        let mut world = World {
+        let mut world = AnswerModel {
             may_be_late: true,
-            ..World::default()
+            ..AnswerModel::default()
         };
         for step in steps {
             world.take(step);

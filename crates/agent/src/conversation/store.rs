@@ -25,7 +25,7 @@ use sha2::{Digest as _, Sha256};
 use super::blob_store::{self, BlobStore};
 use super::fingerprint::Fingerprint;
 use super::journal::{self, BlobChecksums, JournalEntry, JournalError, StoredMessage};
-use crate::effect_log::{LeftFile, LogFile};
+use crate::effect_log::{EffectLogFile, LeftFile};
 use foundation::private_files;
 
 const LOCK: &str = "lock";
@@ -38,12 +38,12 @@ pub struct Store {
     root: PathBuf,
     /// A parent directory that must be private too.
     within: Option<PathBuf>,
-    steps: Steps,
+    steps: StoreSteps,
 }
 
 /// A step of writing; tests end the process at each of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum StoreStep {
     /// A new file is open, without a name.
     Opened,
     /// Half of it is written.
@@ -58,11 +58,11 @@ pub enum Step {
 
 /// Called at every step; only set in tests.
 #[derive(Clone, Default)]
-struct Steps(Option<Arc<dyn Fn(Step) + Send + Sync>>);
+struct StoreSteps(Option<Arc<dyn Fn(StoreStep) + Send + Sync>>);
 
-impl std::fmt::Debug for Steps {
+impl std::fmt::Debug for StoreSteps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Steps")
+        f.write_str("StoreSteps")
     }
 }
 
@@ -102,7 +102,7 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreE
 #[derive(Debug)]
 pub struct LockedConversation {
     folder: PathBuf,
-    steps: Steps,
+    steps: StoreSteps,
     /// The conversation id and the checksums of its blobs, from the journal.
     sums: Mutex<(String, BlobChecksums)>,
     access: Access,
@@ -145,7 +145,7 @@ impl Store {
         Self {
             root: root.into(),
             within: None,
-            steps: Steps::default(),
+            steps: StoreSteps::default(),
         }
     }
 
@@ -158,9 +158,9 @@ impl Store {
     }
 
     /// Returns the store with a callback for each step of writing.
-    pub fn watched(self, steps: impl Fn(Step) + Send + Sync + 'static) -> Self {
+    pub fn watched(self, steps: impl Fn(StoreStep) + Send + Sync + 'static) -> Self {
         Self {
-            steps: Steps(Some(Arc::new(steps))),
+            steps: StoreSteps(Some(Arc::new(steps))),
             ..self
         }
     }
@@ -288,12 +288,12 @@ impl LockedConversation {
 
     /// Returns the effect log of a prompt that another process did not finish.
     pub fn left_log_file(&self) -> Option<LeftFile> {
-        LogFile::read(self.folder.join(BEGUN))
+        EffectLogFile::read(self.folder.join(BEGUN))
     }
 
     /// Returns an empty effect log file for a prompt with this history.
-    pub fn new_log_file(&self, history: Fingerprint) -> LogFile {
-        LogFile::new(self.folder.join(BEGUN), history)
+    pub fn new_log_file(&self, history: Fingerprint) -> EffectLogFile {
+        EffectLogFile::new(self.folder.join(BEGUN), history)
     }
 
     fn set_sums(&self, conversation_id: &str, sums: BlobChecksums) {
@@ -378,14 +378,14 @@ impl LockedConversation {
             let mut options = AtomicWriteFile::options();
             options.mode(0o600).preserve_mode(false);
             let mut file = options.open(path)?;
-            self.step(Step::Opened);
+            self.step(StoreStep::Opened);
             let (first, second) = bytes.split_at(bytes.len() / 2);
             file.write_all(first)?;
-            self.step(Step::Half);
+            self.step(StoreStep::Half);
             file.write_all(second)?;
-            self.step(Step::Written);
+            self.step(StoreStep::Written);
             file.commit()?;
-            self.step(Step::Named);
+            self.step(StoreStep::Named);
             Ok(())
         };
         write().map_err(failed("write", path))
@@ -403,12 +403,12 @@ impl LockedConversation {
                 if let Err(error) = fs::remove_dir_all(&path) {
                     tracing::debug!(%error, "cannot remove old blobs");
                 }
-                self.step(Step::Cleared);
+                self.step(StoreStep::Cleared);
             }
         }
     }
 
-    fn step(&self, step: Step) {
+    fn step(&self, step: StoreStep) {
         if let Some(steps) = &self.steps.0 {
             steps(step);
         }

@@ -58,7 +58,7 @@ impl FileEntry {
 
 /// The effect log of a prompt on disk.
 #[derive(Debug)]
-pub struct LogFile {
+pub struct EffectLogFile {
     path: PathBuf,
     history: Fingerprint,
     written: Mutex<Written>,
@@ -75,12 +75,12 @@ struct Written {
 #[derive(Debug)]
 pub enum LeftFile {
     /// It can be read.
-    Readable(LogFile),
+    Readable(EffectLogFile),
     /// It cannot be read: any effect may have been started.
     Unreadable,
 }
 
-impl LogFile {
+impl EffectLogFile {
     /// Returns an empty log for a prompt with this history. The file is created with its first
     /// entry.
     pub fn new(path: PathBuf, history: Fingerprint) -> Self {
@@ -214,12 +214,12 @@ mod tests {
         EffectDigest::parse(&format!("{name:02x}").repeat(32)).unwrap()
     }
 
-    fn empty(path: &Path) -> LogFile {
-        LogFile::new(path.into(), Fingerprint::of("S", &[Message::user("x")]))
+    fn empty(path: &Path) -> EffectLogFile {
+        EffectLogFile::new(path.into(), Fingerprint::of("S", &[Message::user("x")]))
     }
 
-    fn read(path: &Path) -> Option<LogFile> {
-        match LogFile::read(path.into()) {
+    fn read(path: &Path) -> Option<EffectLogFile> {
+        match EffectLogFile::read(path.into()) {
             Some(LeftFile::Readable(log)) => Some(log),
             Some(LeftFile::Unreadable) => panic!("it cannot be read"),
             None => None,
@@ -260,12 +260,12 @@ mod tests {
         let unknown = format!("{history}\nsomething newer\n");
         for damaged in [&b""[..], b"no history\n", b"\xff\n", unknown.as_bytes()] {
             fs::write(&path, damaged).unwrap();
-            let left = LogFile::read(path.clone());
+            let left = EffectLogFile::read(path.clone());
             assert!(matches!(left, Some(LeftFile::Unreadable)), "{left:?}");
             remove(&path);
         }
         fs::create_dir(&path).unwrap();
-        let left = LogFile::read(path.clone());
+        let left = EffectLogFile::read(path.clone());
         assert!(matches!(left, Some(LeftFile::Unreadable)), "{left:?}");
         remove(&path);
         assert!(read(&path).is_none());

@@ -12,7 +12,7 @@
 //! and then nothing else knows.
 //!
 //! [`EffectLog`] is a value without I/O: functions record what happens, [`queries`] answer
-//! questions. [`LogFile`] is the same log on disk, for another process.
+//! questions. [`EffectLogFile`] is the same log on disk, for another process.
 
 mod digest;
 mod effect;
@@ -31,7 +31,7 @@ pub use self::digest::EffectDigest;
 use self::digest::call_id;
 pub(crate) use self::effect::{Effect, RequestKey};
 use self::effect::{Origin, size};
-pub use self::file::{FileEntry, LeftFile, LogFile};
+pub use self::file::{EffectLogFile, FileEntry, LeftFile};
 pub use self::phase::{Phase, PhaseEvent, TRANSITIONS, next};
 pub(crate) use self::queries::Replay;
 use crate::prompts;

@@ -16,7 +16,7 @@ use cursor_proto::agent::v1::{McpArgs, McpResult, ShellArgs, ShellResult};
 const COMMANDS: usize = 8;
 
 #[derive(Debug, Clone, Copy)]
-enum Step {
+enum EffectStep {
     /// The server requests the next command.
     Request,
     /// The oldest open command ends.
@@ -37,17 +37,17 @@ enum Step {
     Kill,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = EffectStep> {
     prop_oneof![
-        6 => Just(Step::Request),
-        6 => Just(Step::Result),
-        3 => Just(Step::Text),
-        4 => (0..3_usize).prop_map(|lag| Step::Checkpoint { lag }),
-        3 => Just(Step::Save),
-        2 => Just(Step::LoseStream),
-        1 => Just(Step::GiveUpCheckpoint),
-        1 => Just(Step::NewRun),
-        1 => Just(Step::Kill),
+        6 => Just(EffectStep::Request),
+        6 => Just(EffectStep::Result),
+        3 => Just(EffectStep::Text),
+        4 => (0..3_usize).prop_map(|lag| EffectStep::Checkpoint { lag }),
+        3 => Just(EffectStep::Save),
+        2 => Just(EffectStep::LoseStream),
+        1 => Just(EffectStep::GiveUpCheckpoint),
+        1 => Just(EffectStep::NewRun),
+        1 => Just(EffectStep::Kill),
     ]
 }
 
@@ -59,7 +59,7 @@ struct Knowledge {
 }
 
 #[derive(Default)]
-struct World {
+struct EffectModel {
     log: EffectLog,
     /// What the log's file contains.
     file: Vec<FileEntry>,
@@ -105,37 +105,37 @@ fn request(command: usize, number: u32) -> ExecRequest {
     }
 }
 
-impl World {
-    fn take(&mut self, step: Step) {
+impl EffectModel {
+    fn take(&mut self, step: EffectStep) {
         match step {
-            Step::Request => self.request(),
-            Step::Result => self.result(),
-            Step::Text => {
+            EffectStep::Request => self.request(),
+            EffectStep::Result => self.result(),
+            EffectStep::Text => {
                 if self.open.is_empty() && self.now.results == self.now.requested {
                     self.log.model_progressed();
                 }
             }
-            Step::Checkpoint { lag } => self.arrive(lag),
-            Step::Save => {
+            EffectStep::Checkpoint { lag } => self.arrive(lag),
+            EffectStep::Save => {
                 self.stored_checkpoint = self.checkpoint.clone();
                 let saved = self.unsaved.drain(..).map(FileEntry::InCheckpoint);
                 self.file.extend(saved);
             }
-            Step::LoseStream => {
+            EffectStep::LoseStream => {
                 // A run is not retried while something is executed, here or by the host.
                 if self.open.is_empty() {
                     self.log.restart();
                     self.resume(self.checkpoint.clone());
                 }
             }
-            Step::GiveUpCheckpoint => {
+            EffectStep::GiveUpCheckpoint => {
                 self.finish_host_calls();
                 self.unsaved.clear();
                 self.file.push(FileEntry::CheckpointLost);
                 let history = self.history();
                 self.start_run(Start::History, false, history);
             }
-            Step::NewRun => {
+            EffectStep::NewRun => {
                 self.finish_host_calls();
                 let mut state = self.checkpoint.clone();
                 // The owner of the run sends it the host's results.
@@ -143,7 +143,7 @@ impl World {
                 state.requested.extend(&self.transcript);
                 self.start_run(Start::State, true, state);
             }
-            Step::Kill => {
+            EffectStep::Kill => {
                 self.finish_host_calls();
                 self.log = EffectLog::replay(&self.file);
                 self.unsaved.clear();
@@ -288,9 +288,9 @@ proptest! {
     fn no_command_is_executed_twice_and_every_result_is_known(
         steps in prop::collection::vec(step(), 1..60)
     ) {
-        let mut world = World {
+        let mut world = EffectModel {
             snapshots: vec![Knowledge::default()],
-            ..World::default()
+            ..EffectModel::default()
         };
         for step in steps {
             world.take(step);

@@ -15,7 +15,7 @@ use cursor_proto::agent::v1::{
 };
 
 #[derive(Debug, Clone, Copy)]
-enum Step {
+enum InboxStep {
     /// The host sends a message, during a turn or between two.
     Arrive {
         is_injected: bool,
@@ -30,20 +30,20 @@ enum Step {
     LoseRun,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = InboxStep> {
     prop_oneof![
-        4 => any::<bool>().prop_map(|is_injected| Step::Arrive { is_injected }),
-        2 => Just(Step::Queue),
-        4 => Just(Step::Deliver),
-        1 => Just(Step::Reject),
-        2 => Just(Step::Checkpoint),
-        2 => Just(Step::LoseStream),
-        1 => Just(Step::LoseRun),
+        4 => any::<bool>().prop_map(|is_injected| InboxStep::Arrive { is_injected }),
+        2 => Just(InboxStep::Queue),
+        4 => Just(InboxStep::Deliver),
+        1 => Just(InboxStep::Reject),
+        2 => Just(InboxStep::Checkpoint),
+        2 => Just(InboxStep::LoseStream),
+        1 => Just(InboxStep::LoseRun),
     ]
 }
 
 #[derive(Default)]
-struct World {
+struct InboxModel {
     inbox: Inbox,
     arrived: usize,
     /// What the stream was sent and has not delivered, in order.
@@ -54,7 +54,7 @@ struct World {
     saved: BTreeSet<String>,
 }
 
-impl World {
+impl InboxModel {
     fn report(&mut self, id: Uuid, state: State) -> InjectionStep {
         self.inbox.report(&ContextInjectionStateUpdate {
             injection_id: id.to_string(),
@@ -62,11 +62,11 @@ impl World {
         })
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: InboxStep) {
         let now = Instant::now();
         let first = self.sent.first().map(|injection| injection.id);
         match (step, first) {
-            (Step::Arrive { is_injected }, _) => {
+            (InboxStep::Arrive { is_injected }, _) => {
                 self.arrived += 1;
                 let text = format!("message {}", self.arrived);
                 let message = UserMessage {
@@ -80,31 +80,31 @@ impl World {
                     self.inbox.add([message]);
                 }
             }
-            (Step::Queue, Some(id)) => {
+            (InboxStep::Queue, Some(id)) => {
                 self.report(id, State::Queued(ContextInjectionQueued {}));
             }
-            (Step::Deliver, Some(id)) => {
+            (InboxStep::Deliver, Some(id)) => {
                 self.delivered.insert(self.sent.remove(0).message.text);
                 self.report(id, State::Delivered(ContextInjectionDelivered::default()));
             }
-            (Step::Reject, Some(id)) => {
+            (InboxStep::Reject, Some(id)) => {
                 let rejected = State::Rejected(ContextInjectionRejected::default());
                 if self.report(id, rejected) == InjectionStep::Release {
                     self.inbox.release();
                 }
             }
-            (Step::Checkpoint, _) => {
+            (InboxStep::Checkpoint, _) => {
                 // The last checkpoint of a cancelled run may lack what was delivered to it.
                 if !self.inbox.is_released() {
                     self.saved.extend(self.delivered.iter().cloned());
                     self.inbox.checkpoint();
                 }
             }
-            (Step::LoseStream, _) => {
+            (InboxStep::LoseStream, _) => {
                 self.delivered.clear();
                 self.sent = self.inbox.reinject(now);
             }
-            (Step::LoseRun, _) => {
+            (InboxStep::LoseRun, _) => {
                 (self.sent, self.delivered) = (Vec::new(), BTreeSet::new());
                 let left = self.inbox.take_except(0);
                 self.inbox = Inbox::default();
@@ -113,7 +113,7 @@ impl World {
                         .push(self.inbox.inject(message, Source::Separate, now));
                 }
             }
-            (Step::Queue | Step::Deliver | Step::Reject, None) => {}
+            (InboxStep::Queue | InboxStep::Deliver | InboxStep::Reject, None) => {}
         }
     }
 
@@ -145,7 +145,7 @@ proptest! {
     fn every_message_is_kept_until_a_checkpoint_includes_it(
         steps in prop::collection::vec(step(), 1..40)
     ) {
-        let mut world = World::default();
+        let mut world = InboxModel::default();
         for step in steps {
             world.take(step);
             world.check();

@@ -10,7 +10,7 @@ use crate::conversation::blob_store::{BlobStore, BlobStoreError};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::journal::{JournalEntry, PausedTurn, StoredImage, StoredMessage};
 use crate::conversation::store::{BlobCheck, LoadOutcome, LockedConversation, Store, StoreError};
-use crate::effect_log::{LeftFile, LogFile};
+use crate::effect_log::{EffectLogFile, LeftFile};
 use crate::run::{BlobError, BlobKey, Blobs, Image, MemoryBlobs, UserMessage};
 
 /// The notice about a session folder that cannot be written.
@@ -98,7 +98,7 @@ impl Conversation {
     }
 
     /// Returns an effect log file for a prompt; `None` if the conversation is not stored.
-    pub(super) fn new_log_file(&self, history: Fingerprint) -> Option<LogFile> {
+    pub(super) fn new_log_file(&self, history: Fingerprint) -> Option<EffectLogFile> {
         self.kept().map(|kept| kept.new_log_file(history))
     }
 

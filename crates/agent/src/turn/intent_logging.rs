@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
-use crate::effect_log::{EffectDigest, FileEntry, LogFile};
+use crate::effect_log::{EffectDigest, EffectLogFile, FileEntry};
 use agent_tools::{ExecError, ExecRequest, ExecTask, Executor, PendingQuestion, ReplySender};
 use cursor_proto::agent::v1::AskQuestionArgs;
 
@@ -15,7 +15,7 @@ use cursor_proto::agent::v1::AskQuestionArgs;
 pub(super) struct IntentLogger {
     inner: Arc<dyn Executor>,
     /// The file of the effect log, if the conversation is stored.
-    file: Option<Arc<LogFile>>,
+    file: Option<Arc<EffectLogFile>>,
     /// Whether calls of host tools are logged, because no history contains them.
     logs_host_calls: bool,
     /// Resolves when the previous call was passed to the host, because calls keep their order.
@@ -26,7 +26,7 @@ impl IntentLogger {
     /// Returns `inner` itself if there is nothing to log.
     pub(super) fn around(
         inner: Arc<dyn Executor>,
-        file: Option<Arc<LogFile>>,
+        file: Option<Arc<EffectLogFile>>,
         logs_host_calls: bool,
     ) -> Arc<dyn Executor> {
         if file.is_none() && !logs_host_calls {

@@ -18,7 +18,7 @@ use crate::conversation::bootstrap::{self, HistoryBudget};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::image::{self, DecodedImage};
 use crate::conversation::store::LockedConversation;
-use crate::effect_log::{EffectLog, LogFile};
+use crate::effect_log::{EffectLog, EffectLogFile};
 use crate::message::Message;
 use crate::run::{
     Action, RestartOwner, RetriesUsed, RetryPolicy, RunSpec, Timing, UserMessage, start,
@@ -50,7 +50,7 @@ pub(super) struct SessionResources<'a> {
     /// The user's Cursor settings.
     pub(super) settings: Arc<CursorConfig>,
     /// The file of the effect log.
-    pub(super) log_file: Option<Arc<LogFile>>,
+    pub(super) log_file: Option<Arc<EffectLogFile>>,
     /// Publishes the gate of each run.
     pub(super) gate: &'a watch::Sender<Weak<ExternalCallSender>>,
 }

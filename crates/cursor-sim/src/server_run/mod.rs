@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::exchange::{ResponseSender, SendWindow};
-use super::inbox::{ClientInput, Inbox};
+use super::inbox::{ClientInput, ReceivedFrames};
 use super::recording::{FrameContent, RecordingHandle, Side};
 use super::scenario::{Compression, InjectionPolicy};
 use super::schema::MessageJson;
@@ -57,7 +57,7 @@ pub(super) struct ServerRun {
     number: u64,
     request_id: Arc<str>,
     recording: RecordingHandle,
-    inbox: Inbox,
+    inbox: ReceivedFrames,
     sender: ResponseSender,
     window: SendWindow,
     phase: ResponsePhase,
@@ -92,7 +92,7 @@ pub(super) struct RunConnection {
     /// The recording.
     pub(super) recording: RecordingHandle,
     /// The client's messages.
-    pub(super) inbox: Inbox,
+    pub(super) inbox: ReceivedFrames,
     /// The response.
     pub(super) sender: ResponseSender,
     /// The client's flow-control window.
@@ -314,7 +314,7 @@ mod tests {
             number: 1,
             request_id: "r".into(),
             recording: RecordingHandle::start(None).unwrap(),
-            inbox: Inbox::stream(incoming.body, Encoding::Identity),
+            inbox: ReceivedFrames::stream(incoming.body, Encoding::Identity),
             sender: ResponseSender::new(incoming.response, recorder),
             window: incoming.window,
         });

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::conversation::fingerprint::Fingerprint;
-use crate::effect_log::{EffectDigest, EffectLog, FileEntry, LeftFile, LogFile, Start};
+use crate::effect_log::{EffectDigest, EffectLog, EffectLogFile, FileEntry, LeftFile, Start};
 use crate::turn::conversation_slot::Conversation;
 use crate::turn::request::TurnRequest;
 
@@ -15,7 +15,7 @@ pub(super) struct PromptEffects {
     /// Those of runs that have ended.
     log: Option<(Prompt, EffectLog)>,
     /// The same on disk, if the session is stored.
-    file: Option<Arc<LogFile>>,
+    file: Option<Arc<EffectLogFile>>,
 }
 
 /// Which turns continue the prompt.
@@ -72,7 +72,7 @@ impl PromptEffects {
         request: &TurnRequest,
         conversation: &Conversation,
         start: Start,
-    ) -> (EffectLog, Option<Arc<LogFile>>) {
+    ) -> (EffectLog, Option<Arc<EffectLogFile>>) {
         let messages = &request.transcript.messages;
         let history = Fingerprint::of(&request.transcript.system, messages);
         let last = self.file.take();
@@ -122,7 +122,7 @@ impl PromptEffects {
     }
 }
 
-fn append(file: &LogFile, entry: FileEntry) {
+fn append(file: &EffectLogFile, entry: FileEntry) {
     if let Err(error) = file.append(entry) {
         tracing::debug!(%error, "an entry could not be added to the effect log");
     }
