@@ -15,6 +15,11 @@ use cursor_client::account::ApiKey;
 /// Assumed if neither the host nor the catalog knows the context window.
 const DEFAULT_WINDOW: u32 = 128_000;
 
+/// Cursor's id for its own choice of a model. A list of models need not contain it.
+pub(super) const AUTO: &str = "default";
+/// The name under which Cursor lists it.
+const AUTO_ALIAS: &str = "auto";
+
 /// Creates a client for the models of a backend.
 pub(super) fn catalog_client(backend: &Backend, key: ApiKey) -> CatalogClient {
     CatalogClient {
@@ -118,12 +123,11 @@ impl ModelResolver {
     ) -> Result<ResolvedModel, UnknownModel> {
         let lookup = match host_models.find(request.id) {
             Ok(lookup) => lookup,
+            Err(_) if [AUTO, AUTO_ALIAS].contains(&request.id) => {
+                return Ok(without_list(AUTO, request));
+            }
             Err(_) if list.source == ListSource::Bundled => {
-                return Ok(with_limits(
-                    to_run_model(ModelSelection::without_parameters(request.id)),
-                    request,
-                    None,
-                ));
+                return Ok(without_list(request.id, request));
             }
             Err(unknown) => return Err(unknown),
         };
@@ -154,6 +158,12 @@ impl ModelResolver {
             tracing::debug!(%error, "cannot save the context window");
         }
     }
+}
+
+/// Returns a model that the list does not describe.
+fn without_list(id: &str, request: &ModelRequest<'_>) -> ResolvedModel {
+    let model = to_run_model(ModelSelection::without_parameters(id));
+    with_limits(model, request, None)
 }
 
 fn to_run_model(selection: ModelSelection) -> Model {

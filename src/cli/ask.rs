@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::for_stdout;
 use super::waiting::Waiting;
 use crate::config::Config;
-use crate::model_resolver::{ModelRequest, ModelResolver, catalog_client};
+use crate::model_resolver::{AUTO, ModelRequest, ModelResolver, catalog_client};
 use agent::catalog::{LevelRange, SpeedPreferences, ThinkingLevel, UnknownModel};
 use agent::run::{
     Action, AssembleError, Backend, BlobKey, Command, Ended, Handle, MemoryBlobs, Mode, Model,
@@ -30,8 +30,6 @@ use foundation::terminal_text::clean;
 
 /// How long a cancelled run may take to notify the server.
 const PARTING: std::time::Duration = std::time::Duration::from_millis(300);
-/// Cursor's id for automatic model choice; not an alias of another model.
-const AUTO: &str = "default";
 
 /// Send one prompt to Cursor and print the answer.
 ///

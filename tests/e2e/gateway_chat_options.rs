@@ -210,6 +210,10 @@ async fn names_of_other_providers_stand_for_cursors_models() {
         );
         assert_eq!(reply.headers["x-cursor-model"], "composer-2");
     }
+    // Also where the account's list does not contain it.
+    let reply = ask(&client, json!({"model": "auto"})).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert_eq!(reply.headers["x-cursor-model"], "default");
     let reply = ask(&client, json!({"model": "claude-sonnet-4-5-20250929"})).await;
     let model = reply.headers["x-cursor-model"].to_str().unwrap();
     assert!(model.contains("sonnet"), "{model}");
