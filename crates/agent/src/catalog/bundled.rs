@@ -94,7 +94,8 @@ mod tests {
             "gpt-5.5@272k",
             "gpt-5.5@1m",
             "claude-opus-4-7@300k",
-            "grok-4.3@1m",
+            "claude-opus-4-8@1m",
+            "gpt-5.6-sol@1m",
             "composer-2.5",
             "default",
         ] {
