@@ -86,7 +86,7 @@ async fn what_a_cancelled_run_left_is_no_checkpoint() {
 async fn nothing_is_executed_for_a_cancelled_run() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().display();
-    let reason = "the run was given up";
+    let reason = "the run was cancelled";
     let exec = |args: Json| json!({"exec": args, "throws": reason});
     let command = json!({"command": format!("touch {at}/shell"), "workingDirectory": at.to_string(),
         "timeout": 5000, "toolCallId": "1", "skipApproval": true});

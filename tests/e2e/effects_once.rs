@@ -1,5 +1,5 @@
 //! A command or a host tool that was executed is not executed again because a checkpoint, a stream
-//! or a conversation is given up: it is answered from the record, or with the question whether it
+//! or a conversation is abandoned: it is answered from the record, or with the question whether it
 //! may have run.
 
 use std::io::Write as _;
@@ -169,7 +169,7 @@ fn played(simulator: &Simulator) {
 }
 
 /// A checkpoint includes the first command, the second one is interrupted, and the checkpoint is
-/// given up: another conversation knows neither.
+/// abandoned: another conversation knows neither.
 #[test]
 fn a_command_in_a_checkpoint_that_is_given_up_is_not_executed_again() {
     let between = [

@@ -68,7 +68,7 @@ fn a_cancel_reaches_the_turn_requested_before_it() {
         let recording = simulator.recorded();
         (recording.verdicts().len() == recording.runs()).then_some(())
     });
-    assert!(!ghost.exists(), "a run that was given up did something");
+    assert!(!ghost.exists(), "a run that was cancelled did something");
     // In a turn that is not cancelled, the command does run.
     session.id = "last".into();
     assert_eq!(session.turn().stop, "stop");

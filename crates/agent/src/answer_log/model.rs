@@ -100,8 +100,8 @@ impl AnswerModel {
         let reached = self.shown.len().max(self.at);
         assert!(reached <= self.shown.len() + held.len(), "lost: {held:?}");
         // What the newest checkpoint lacks is known, unless a stream was sent it.
-        let behind = self.log.text.unacknowledged();
-        assert!(self.shown.ends_with(&behind), "{behind:?}");
+        let unacknowledged = self.log.text.unacknowledged();
+        assert!(self.shown.ends_with(&unacknowledged), "{unacknowledged:?}");
     }
 }
 

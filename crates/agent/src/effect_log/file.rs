@@ -23,7 +23,7 @@ pub enum FileEntry {
     Executing(EffectDigest),
     /// The stored checkpoint includes its result.
     InCheckpoint(EffectDigest),
-    /// The checkpoint is given up, so that it says nothing about the effects before this entry.
+    /// The checkpoint is abandoned, so that it says nothing about the effects before this entry.
     CheckpointLost,
     /// The host rewrites its history, which does not identify the prompt any more.
     Rewritten,

@@ -8,7 +8,7 @@
 //! with a note that the work was already executed; if it sends the request once more, the request
 //! is executed.
 //!
-//! An effect stays recorded when a checkpoint includes it, because the checkpoint may be given up,
+//! An effect stays recorded when a checkpoint includes it, because the checkpoint may be abandoned,
 //! and then nothing else knows.
 //!
 //! [`EffectLog`] is a value without I/O: functions record what happens, [`queries`] answer

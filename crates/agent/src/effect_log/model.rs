@@ -3,7 +3,7 @@
 //! The simulated model of the server works through a list of commands: on each stream it requests
 //! the first one of which it does not know the result. A checkpoint contains what the server knew
 //! at some time since the checkpoint before it arrived, because checkpoints are late, but not before
-//! the last request to the host. Streams are lost, checkpoints given up, processes killed.
+//! the last request to the host. Streams are lost, checkpoints abandoned, processes killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -44,7 +44,7 @@ pub enum PhaseEvent {
     Replay,
     /// The stream that continued without it reaches a checkpoint.
     Bypass,
-    /// The checkpoint is given up, and the history is sent instead.
+    /// The checkpoint is abandoned, and the history is sent instead.
     CheckpointLoss,
     /// The next run may know of it: host results or a user message follow it.
     NewInput,

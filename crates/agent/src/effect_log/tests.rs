@@ -245,7 +245,7 @@ fn effects_stay_recorded_when_a_stream_passes_them() {
     for command in ["make", "deploy", "other"] {
         assert!(again.recall(9, &shell(command, "y")).is_some(), "{command}");
     }
-    // After a checkpoint it continues from there, unless that checkpoint is given up.
+    // After a checkpoint it continues from there, unless that checkpoint is abandoned.
     log.checkpoint(&PendingCalls::default());
     log.restart();
     assert!(log.recall(9, &shell("make", "y")).is_none());

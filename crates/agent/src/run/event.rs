@@ -59,7 +59,7 @@ pub struct Checkpoint {
     pub lacks: Vec<String>,
     /// The end of the shown text, as far as the checkpoint does not include it: an earlier stream
     /// generated that text, and this one has not repeated it.
-    pub behind: String,
+    pub unacknowledged: String,
     /// Effects executed here that it is the first checkpoint to include for certain.
     pub saved: Vec<EffectDigest>,
 }
@@ -148,7 +148,7 @@ impl Weighed for RunEvent {
             Self::Injection(update) => update.encoded_len(),
             Self::Other(update) => update.encoded_len(),
             Self::HostCall(call) => call.arguments.to_string().len(),
-            Self::Checkpoint(saved) => saved.state.len() + saved.behind.len(),
+            Self::Checkpoint(saved) => saved.state.len() + saved.unacknowledged.len(),
             Self::ThinkingDone
             | Self::BatchEnd
             | Self::TurnEnded(_)

@@ -157,7 +157,7 @@ pub(super) fn question(query: InteractionQuery, drift: &Drift) -> InteractionRes
 }
 
 /// Why a cancelled run rejects requests.
-pub(super) const RUN_CANCELLED: &str = "the run was given up";
+pub(super) const RUN_CANCELLED: &str = "the run was cancelled";
 
 /// Returns the answer of a cancelled run, which permits nothing.
 pub(super) fn declined(query: InteractionQuery, drift: &Drift) -> InteractionResponse {

@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(left("Done. More", "Done."), " More");
         assert_eq!(left("Donext", "Don"), "Donext", "in a word");
         assert_eq!(left("answer", "the answer"), "");
-        assert_eq!(left("answer", "the answer \n"), "", "space behind it");
+        assert_eq!(left("answer", "the answer \n"), "", "space after it");
         assert_eq!(left(" answer\n", "the answer"), "", "space around it");
         assert_eq!(left("wer ", "the answer"), "wer ", "in a word");
         assert_eq!(left("  ", "the answer"), "  ");

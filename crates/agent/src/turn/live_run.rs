@@ -409,7 +409,7 @@ impl LiveRun {
                     TurnEvent::Retrying(failure.to_string())
                 }
                 Some(RunEvent::Checkpoint(saved)) => {
-                    tally.since_checkpoint.clone_from(&saved.behind);
+                    tally.since_checkpoint.clone_from(&saved.unacknowledged);
                     self.checkpoint(saved);
                     self.count(tally);
                     continue;
@@ -462,7 +462,7 @@ impl LiveRun {
         }
         self.saved.extend(saved.saved);
         self.conversation.state = Some(saved.state);
-        let coverage = self.answer.checkpoint(&saved.lacks, &saved.behind);
+        let coverage = self.answer.checkpoint(&saved.lacks, &saved.unacknowledged);
         self.conversation.sent = Some(coverage.history);
         self.conversation.answer = Some(coverage.answer);
     }

@@ -26,7 +26,7 @@ impl Attempt<'_> {
         let event = RunEvent::Checkpoint(Checkpoint {
             lacks: self.context.effects.lacks(),
             state: state.clone(),
-            behind: self.context.answer.text.unacknowledged(),
+            unacknowledged: self.context.answer.text.unacknowledged(),
             saved,
         });
         (self.checkpoint, self.has_text) = (Some(state), false);

@@ -63,7 +63,7 @@ mod tests {
         RunEvent::Checkpoint(Checkpoint {
             state: Bytes::from(vec![0; bytes]),
             lacks: Vec::new(),
-            behind: String::new(),
+            unacknowledged: String::new(),
             saved: Vec::new(),
         })
     }

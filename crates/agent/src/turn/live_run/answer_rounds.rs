@@ -59,17 +59,17 @@ impl AnswerRounds {
 
     /// Returns what a checkpoint covers: the newest history of which it includes all results and all
     /// text, because what it lacks is sent again if the run is lost. `lacks` are calls whose results
-    /// it may lack, `behind` is the end of the text as far as it lacks it.
-    pub(super) fn checkpoint(&mut self, lacks: &[String], behind: &str) -> Coverage {
+    /// it may lack, `unacknowledged` is the end of the text as far as it lacks it.
+    pub(super) fn checkpoint(&mut self, lacks: &[String], unacknowledged: &str) -> Coverage {
         let is_lacking = |round: &AnswerRound| round.results.iter().any(|id| lacks.contains(id));
         let lacking = self.earlier.iter().position(is_lacking);
         let mut at = self.earlier.len();
-        let mut behind = behind;
+        let mut unacknowledged = unacknowledged;
         // Go back from the latest text to the round whose answer the checkpoint includes.
         while lacking.is_some_and(|lacking| at > lacking)
-            || (at > 0 && goes_back(&self.round(at).text, behind))
+            || (at > 0 && goes_back(&self.round(at).text, unacknowledged))
         {
-            behind = behind
+            unacknowledged = unacknowledged
                 .strip_suffix(&*self.round(at).text)
                 .unwrap_or_default();
             at -= 1;
@@ -77,7 +77,7 @@ impl AnswerRounds {
         let round = self.round(at);
         let coverage = Coverage {
             history: round.history.clone(),
-            answer: known(&round.text, behind).to_owned(),
+            answer: known(&round.text, unacknowledged).to_owned(),
         };
         self.earlier.drain(..at);
         coverage
@@ -121,17 +121,17 @@ impl AnswerRounds {
     }
 }
 
-/// Returns whether `behind`, the text after a checkpoint, starts before `answer`.
-fn goes_back(answer: &str, behind: &str) -> bool {
-    behind.len() > answer.len() && behind.ends_with(answer)
+/// Returns whether `unacknowledged`, the text after a checkpoint, starts before `answer`.
+fn goes_back(answer: &str, unacknowledged: &str) -> bool {
+    unacknowledged.len() > answer.len() && unacknowledged.ends_with(answer)
 }
 
-/// Returns the part of `answer` that a checkpoint includes, without the suffix `behind` that came
-/// after the checkpoint. `behind` may start before `answer`.
-fn known<'a>(answer: &'a str, behind: &str) -> &'a str {
-    match answer.strip_suffix(behind) {
+/// Returns the part of `answer` that a checkpoint includes, without the suffix `unacknowledged` that came
+/// after the checkpoint. `unacknowledged` may start before `answer`.
+fn known<'a>(answer: &'a str, unacknowledged: &str) -> &'a str {
+    match answer.strip_suffix(unacknowledged) {
         Some(known) => known,
-        None if behind.ends_with(answer) => "",
+        None if unacknowledged.ends_with(answer) => "",
         None => answer,
     }
 }
