@@ -216,21 +216,32 @@ impl RunningPrompt<'_> {
                 send_event(context, event, &mut answer);
             }
         };
-        // One question at a time, so that an answer for the session counts for those that wait.
+        let (turn_ended, cancel) = (CancellationToken::new(), self.cancel.clone());
+        // One question at a time, so that an answer for the session counts for those that wait. A
+        // question that is open when the turn ends is answered first, because the next turn would
+        // ask the user again.
         let permitting = async {
-            while let Some(request) = asked_for.recv().await {
-                self.permit(request).await;
+            loop {
+                let request = tokio::select! {
+                    biased;
+                    () = turn_ended.cancelled() => return,
+                    request = asked_for.recv() => request,
+                };
+                let Some(request) = request else {
+                    return;
+                };
+                tokio::select! {
+                    () = self.permit(request) => {}
+                    () = cancel.cancelled() => return,
+                }
             }
-            std::future::pending::<()>().await;
         };
-        let result = {
-            let running = async { tokio::join!(ticket.run(request), sending).0 };
-            tokio::select! {
-                result = running => result,
-                () = permitting => return Err(AcpError::internal_error()),
-            }
+        let running = async {
+            let (result, ()) = tokio::join!(ticket.run(request), sending);
+            turn_ended.cancel();
+            result
         };
-        let mut result = result;
+        let (mut result, ()) = tokio::join!(running, permitting);
         if !ticket.finish(&result.stop, &AnswerSummary::default()).await {
             result.stop = Stop::Aborted;
         }
