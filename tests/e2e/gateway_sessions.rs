@@ -214,7 +214,7 @@ async fn requests_beside_a_session_leave_its_run_alone() {
     recording.assert_played(&["completed", "completed", "completed"]);
 }
 
-/// The model is told the folder of each client, not of the gateway.
+/// The model receives the folder of each client, not of the gateway.
 #[tokio::test]
 async fn each_session_has_the_folder_of_its_client() {
     let steps = Steps::new().context().text("ok").then(END).build();

@@ -56,7 +56,7 @@ fn after_an_abort_the_conversation_continues(version: PiVersion) {
     pi.send(&json!({"type": "abort"}));
     pi.answer();
     pi.settle();
-    pi_env.recorded("the run is given up", |recording| {
+    pi_env.recorded("the run is cancelled", |recording| {
         recording.verdicts().len() == 1
     });
     assert_eq!(text(&pi.prompt("@cancel two")), "Follow-up answer.");

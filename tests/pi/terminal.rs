@@ -63,7 +63,7 @@ steps = [ { text = "This may take a while" }, { expect_cancel = true } ]
     until_named("the tool runs", || waiting.exists().then_some(()));
     pi.keys(&["Escape"]);
     pi.shows("aborted");
-    pi_env.recorded("the run is given up", |recording| {
+    pi_env.recorded("the run is cancelled", |recording| {
         recording.verdicts().len() == 2
     });
     pi.enter("three");

@@ -215,7 +215,7 @@ fn aborting_a_tool_keeps_the_conversation(version: PiVersion) {
     pi.send(&json!({"type": "prompt", "message": "go"}));
     pi.event("the tool", |event| event["type"] == "tool_execution_start");
     pi.send(&json!({"type": "abort"}));
-    let recording = pi_env.recorded("the run is given up", |recording| {
+    let recording = pi_env.recorded("the run is cancelled", |recording| {
         recording.verdicts().len() == 1
     });
     assert_eq!(recording.client("conversationAction.cancelAction").len(), 1);
