@@ -41,7 +41,7 @@ const toml = (value) =>
 /** The agents: how they are started, and their tools' calls for reading, running and editing. */
 const agents = {
   opencode: {
-    command: bin("opencode"),
+    command: join(here, "../opencode/node_modules", `opencode-${process.platform}-${process.arch}`, "bin/opencode"),
     calls: (file) => [
       call("t1", "read", { filePath: file }),
       call("t2", "bash", { command: "wc -l a.txt > lines.txt", description: "Counts lines" }),
@@ -120,6 +120,26 @@ const agents = {
       return { args: ["--auto-approve", "true", "-t", "120", "change the file"], env: {} };
     },
   },
+  continue: {
+    command: bin("cn"),
+    calls: (file) => [
+      call("t1", "Read", { filepath: file }),
+      call("t2", "Bash", { command: "wc -l a.txt > lines.txt" }),
+      call("t3", "Edit", { file_path: file, old_string: "beta", new_string: "delta" }),
+    ],
+    prepare: ({ home, url, token }) => {
+      mkdirSync(join(home, ".continue"), { recursive: true });
+      writeFileSync(join(home, ".continue/config.yaml"), [
+        "name: Cursor", "version: 1.0.0", "schema: v1", "models:", "  - name: Cursor", "    provider: openai",
+        "    model: composer-2", `    apiBase: ${url}`, `    apiKey: ${token}`, "    roles: [chat, edit, apply]",
+        "    capabilities: [tool_use]",
+      ].join("\n"));
+      return {
+        args: ["-p", "go", "--auto", "--config", join(home, ".continue/config.yaml")],
+        env: { CONTINUE_TELEMETRY_ENABLED: "0", CONTINUE_CLI_DISABLE_COMMIT_SIGNATURE: "1" },
+      };
+    },
+  },
   aider: {
     command: join(here, ".venv-aider/bin/aider"),
     calls: () => [],
@@ -138,6 +158,32 @@ const agents = {
     isTextOnly: true,
     prepare: ({ url, token }) => ({
       args: [join(here, "strict.py")], env: { OPENAI_BASE_URL: url, OPENAI_API_KEY: token },
+    }),
+  },
+  "litellm proxy": {
+    command: venv("python"),
+    isReady: () => existsSync(venv("litellm")),
+    calls: () => [],
+    steps: () => [call("t1", "view_file", { file: "a.txt" })],
+    isTextOnly: true,
+    runs: 1,
+    prepare: ({ url, token }) => ({
+      args: [join(here, "proxy.py")],
+      env: { OPENAI_BASE_URL: url, OPENAI_API_KEY: token, LITELLM_LOCAL_MODEL_COST_MAP: "True" },
+    }),
+  },
+  // An ACP client, which starts `cursor-sidecar acp` itself; Cursor's native tools are executed there.
+  acpx: {
+    command: bin("acpx"),
+    calls: () => [],
+    steps: (file) => [
+      { exec: { readArgs: { path: file, toolCallId: "t1" } }, timeout_ms: 60000 },
+      { exec: { writeArgs: { path: file, fileText: "alpha\ndelta\ngamma\n", toolCallId: "t2" } }, timeout_ms: 60000 },
+    ],
+    runs: 1,
+    prepare: ({ backend, state }) => ({
+      args: ["--approve-all", "--agent", `${sidecar} acp`, "exec", "go"],
+      env: { CURSOR_BACKEND_URL: backend, CURSOR_API_KEY: "crsr_test", PI_CURSOR_STATE_DIR: join(state, "acp") },
     }),
   },
   litellm: {
@@ -174,7 +220,7 @@ async function run(name) {
   try {
     const token = readFileSync(gateway.ready.tokenFile, "utf8").trim();
     const url = gateway.ready.url;
-    const { args, env } = agent.prepare({ home, url, token, root: url.replace(/\/v1$/, "") });
+    const { args, env } = agent.prepare({ home, state, backend: sim.ready.url, url, token, root: url.replace(/\/v1$/, "") });
     const started = Date.now();
     const child = spawnSync(agent.command, args, {
       cwd: work, encoding: "utf8", timeout: 180000, input: "", killSignal: "SIGKILL",
@@ -198,7 +244,7 @@ async function run(name) {
     if (tools && !existsSync(join(work, "lines.txt"))) problems.push("no command");
     if (tools && sent.length !== tools) problems.push(`${sent.length} results`);
     // A client without tools of its own may ask more than once.
-    if (tools && main.length !== 1) problems.push(`${main.length} runs`);
+    if ((tools || agent.runs) && main.length !== 1) problems.push(`${main.length} runs`);
     if (problems.length) {
       console.error(`--- ${name}: ${problems.join(", ")}\n${child.stdout?.slice(-3000)}\n${child.stderr?.slice(-3000)}`);
       if (process.env.KEEP) console.error(JSON.stringify(recording.verdicts), place);
