@@ -40,6 +40,9 @@ impl RequestCredential {
     pub(super) fn bearer(&self) -> Option<BearerKind> {
         match self {
             Self::None => None,
+            Self::ApiKey(token) if Accounts::is_refresh_token(token) => {
+                Some(BearerKind::RefreshToken)
+            }
             Self::ApiKey(_) => Some(BearerKind::ApiKey),
             Self::AccessToken { .. } => Some(BearerKind::AccessToken),
         }
@@ -62,6 +65,8 @@ pub(super) struct Accounts {
     invalid_keys: Vec<String>,
     login_pending: u64,
     issued: Mutex<HashMap<String, SystemTime>>,
+    /// The accounts of refresh tokens that were not used yet.
+    refresh_tokens: Mutex<HashMap<String, String>>,
     polls: Mutex<HashMap<String, u64>>,
 }
 
@@ -77,6 +82,7 @@ impl Accounts {
             invalid_keys: invalid_keys.unwrap_or_else(|| vec![INVALID_KEY.to_owned()]),
             login_pending: login_pending.unwrap_or(1),
             issued: Mutex::default(),
+            refresh_tokens: Mutex::default(),
             polls: Mutex::default(),
         }
     }
@@ -119,10 +125,20 @@ impl Accounts {
         });
         let access = format!("h.{}.s", URL_SAFE_NO_PAD.encode(claims.to_string()));
         lock(&self.issued).insert(access.clone(), expiry);
-        TokenPair {
-            access,
-            refresh: format!("refresh-{}", uuid::Uuid::new_v4()),
-        }
+        let refresh = format!("refresh-{}", uuid::Uuid::new_v4());
+        lock(&self.refresh_tokens).insert(refresh.clone(), account.to_owned());
+        TokenPair { access, refresh }
+    }
+
+    /// Issues tokens for a refresh token, which is valid once. Returns `None` if it is not one.
+    pub(super) fn renew(&self, refresh: &str) -> Option<TokenPair> {
+        let account = lock(&self.refresh_tokens).remove(refresh)?;
+        Some(self.issue(&account))
+    }
+
+    /// Whether a bearer value has the form of a refresh token, used or not.
+    pub(super) fn is_refresh_token(bearer: &str) -> bool {
+        bearer.starts_with("refresh-")
     }
 
     /// Counts one poll of a browser login; returns whether the user has signed in.

@@ -67,6 +67,7 @@ pub(super) struct SimBackend {
     http2: Http2,
     accounts: Accounts,
     models: SimModels,
+    accepted_models: SimModels,
     appends: AppendStreams,
     conversations: Conversations,
     recording: RecordingHandle,
@@ -83,16 +84,16 @@ impl SimBackend {
             .only()
             .map(|scenario| scenario.server.clone())
             .unwrap_or_default();
+        let models = settings.models.clone();
+        let models = models.map_or_else(SimModels::default, SimModels::new);
         Self {
+            accepted_models: models.clone().with(settings.canned_models()),
+            models,
             accounts: Accounts::new(
                 settings.token_ttl,
                 settings.invalid_keys.clone(),
                 settings.login_pending,
             ),
-            models: settings
-                .models
-                .clone()
-                .map_or_else(SimModels::default, SimModels::new),
             library,
             settings,
             http2,
@@ -120,6 +121,11 @@ impl SimBackend {
 
     pub(super) fn models(&self) -> &SimModels {
         &self.models
+    }
+
+    /// Returns the models that runs may request: those of the list and of its canned replies.
+    pub(super) fn accepted_models(&self) -> &SimModels {
+        &self.accepted_models
     }
 
     pub(super) fn appends(&self) -> &AppendStreams {

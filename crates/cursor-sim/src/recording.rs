@@ -39,6 +39,9 @@ pub struct RequestEntry {
     pub path: String,
     /// The headers, secrets replaced.
     pub headers: Map<String, Value>,
+    /// The length and fingerprint of the bearer value, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bearer: Option<String>,
     /// The status of the response, once there is one.
     pub status: Option<u16>,
     /// The body of a unary call, if it could be decoded.
@@ -296,6 +299,7 @@ impl RecordingHandle {
             method: head.method.to_string(),
             path: head.path.clone(),
             headers: redact::headers(&head.headers, bearer),
+            bearer: redact::bearer(&head.headers),
             status: None,
             body_json: None,
         };
@@ -398,6 +402,7 @@ impl RequestRecorder {
                 method: head.method.to_string(),
                 path: head.path.clone(),
                 headers: Map::new(),
+                bearer: None,
                 status: None,
                 body_json: None,
             },

@@ -29,6 +29,8 @@ const SECRET_MEMBERS: [&str; 6] = [
 pub(super) enum BearerKind {
     /// A token this simulator issued.
     AccessToken,
+    /// A refresh token, used or not.
+    RefreshToken,
     /// Any other value, taken for an API key.
     ApiKey,
 }
@@ -41,6 +43,7 @@ pub(super) fn headers(headers: &HeaderMap, bearer: Option<BearerKind>) -> Map<St
             match bearer {
                 Some(BearerKind::AccessToken) => "Bearer <access token>".to_owned(),
                 Some(BearerKind::ApiKey) => "Bearer <api key>".to_owned(),
+                Some(BearerKind::RefreshToken) => "Bearer <refresh token>".to_owned(),
                 None => "<other>".to_owned(),
             }
         } else {
@@ -59,6 +62,12 @@ pub(super) fn headers(headers: &HeaderMap, bearer: Option<BearerKind>) -> Map<St
         redacted.insert(name.as_str().to_owned(), Value::String(text));
     }
     redacted
+}
+
+/// Returns the length and fingerprint of the bearer value.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(http::header::AUTHORIZATION)?.to_str().ok()?;
+    Some(fingerprint(value.strip_prefix("Bearer ")?))
 }
 
 /// Returns the length and a few digits of a hash, enough to see whether two secrets are equal.

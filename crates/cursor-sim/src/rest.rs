@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::accounts::{RequestCredential, TokenPair};
+use super::accounts::{Accounts, RequestCredential, TokenPair};
 use super::backend::SimBackend;
 use super::connect::Code;
 use super::exchange::{FullResponse, RequestHead};
@@ -17,6 +17,15 @@ pub(super) fn respond(
 ) -> Option<FullResponse> {
     match (&head.method, head.path.as_str()) {
         (&Method::POST, "/auth/exchange_user_api_key") => Some(exchange_key(backend, credential)),
+        (&Method::POST, "/auth/refresh") => Some(match credential {
+            RequestCredential::ApiKey(token) => renew(backend, token),
+            _ => error(Code::Unauthenticated, "Invalid refresh token"),
+        }),
+        (&Method::POST, "/auth/token") => {
+            let request: Value = serde_json::from_slice(body).unwrap_or_default();
+            let token = request["refreshToken"].as_str();
+            Some(renew(backend, token.unwrap_or_default()))
+        }
         (&Method::GET | &Method::POST, "/auth/poll") => Some(poll_login(backend, head, body)),
         (&Method::GET, "/v1/models") => Some(with_api_key(backend, credential, || {
             backend.models().rest()
@@ -44,6 +53,9 @@ fn error(code: Code, message: &str) -> FullResponse {
 
 fn exchange_key(backend: &SimBackend, credential: &RequestCredential) -> FullResponse {
     match credential {
+        RequestCredential::ApiKey(token) if Accounts::is_refresh_token(token) => {
+            renew(backend, token)
+        }
         RequestCredential::ApiKey(key) if backend.accounts().accepts(key) => {
             FullResponse::json(200, &tokens_json(&backend.accounts().issue(key)))
         }
@@ -54,6 +66,14 @@ fn exchange_key(backend: &SimBackend, credential: &RequestCredential) -> FullRes
         RequestCredential::ApiKey(_) | RequestCredential::None => {
             error(Code::Unauthenticated, "Invalid User API key")
         }
+    }
+}
+
+/// Responds to a request to renew a login.
+fn renew(backend: &SimBackend, token: &str) -> FullResponse {
+    match backend.accounts().renew(token) {
+        Some(tokens) => FullResponse::json(200, &tokens_json(&tokens)),
+        None => error(Code::Unauthenticated, "Invalid refresh token"),
     }
 }
 

@@ -172,6 +172,10 @@ async fn play(
         .to_owned();
     let conversation = backend.conversations().get(&conversation_id);
     set_variables(run, &request, &conversation, &conversation_id);
+    let requested = request.message.present.get("requestedModel");
+    if let Some(error) = requested.and_then(|model| backend.accepted_models().refusal(model)) {
+        return run.end_with_error(&error).await;
+    }
 
     match choose_driver(backend, &request, &conversation) {
         RunDriver::Responder => responder::respond(run, &request, conversation).await,

@@ -212,6 +212,14 @@ pub(super) fn single(name: &str, value: Value) -> Value {
     Value::Object(object)
 }
 
+/// Returns an `ErrorDetails` message as a detail of a Connect error.
+pub(super) fn error_details(details: &Value) -> Result<Value, MessageCodecError> {
+    let name = "aiserver.v1.ErrorDetails";
+    let value = base64(&encode(name, details)?);
+    let value = value.trim_end_matches('=');
+    Ok(json!({ "type": name, "value": value, "debug": details }))
+}
+
 /// Encodes bytes as proto3 JSON does.
 pub(super) fn base64(bytes: &[u8]) -> String {
     BASE64.encode(bytes)

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use serde_json::Value as Json;
+use sha2::{Digest as _, Sha256};
 
 use crate::{binary, root};
 
@@ -114,6 +115,14 @@ impl Drop for Simulator {
     }
 }
 
+/// Returns a secret as the simulator records it.
+pub fn fingerprint(secret: &str) -> String {
+    let digest = Sha256::digest(secret.as_bytes());
+    let digits = digest.iter().take(4).map(|byte| format!("{byte:02x}"));
+    let digits: String = digits.collect();
+    format!("<{} characters, sha256 {digits}>", secret.len())
+}
+
 /// What the simulator recorded.
 pub struct Recording(pub Json);
 
@@ -122,6 +131,14 @@ impl Recording {
         self.list("requests")
             .iter()
             .filter(|request| request["path"] == path)
+            .collect()
+    }
+
+    /// Returns the credentials that requests to a path had, as [`fingerprint`]s.
+    pub fn bearers(&self, path: &str) -> Vec<String> {
+        let requests = self.requests(path).into_iter();
+        requests
+            .map(|request| request["bearer"].as_str().unwrap_or("none").to_owned())
             .collect()
     }
 

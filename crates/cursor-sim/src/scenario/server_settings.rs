@@ -35,6 +35,19 @@ pub(crate) struct ServerSettings {
     pub(crate) unary: BTreeMap<String, CannedReply>,
 }
 
+impl ServerSettings {
+    /// Returns the models of canned replies to `GET /v1/models`.
+    pub(crate) fn canned_models(&self) -> Vec<Value> {
+        let reply = self.unary.get("/v1/models").map(|reply| &reply.action);
+        match reply {
+            Some(CannedAction::Respond {
+                body: Some(body), ..
+            }) => body["items"].as_array().cloned().unwrap_or_default(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// A canned reply to a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CannedReply {

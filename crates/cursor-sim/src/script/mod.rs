@@ -299,15 +299,9 @@ fn connect_error(plan: &ErrorPlan) -> Result<ConnectError, RunStop> {
     let mut error = ConnectError::new(plan.code, plan.message.clone());
     *error.metadata = plan.metadata.clone();
     if let Some(details) = &plan.details {
-        let name = "aiserver.v1.ErrorDetails";
-        let bytes =
-            schema::encode(name, details).map_err(|error| RunStop::Failed(error.to_string()))?;
-        let value = schema::base64(&bytes);
-        error.details.push(json!({
-            "type": name,
-            "value": value.trim_end_matches('='),
-            "debug": details,
-        }));
+        let details =
+            schema::error_details(details).map_err(|error| RunStop::Failed(error.to_string()))?;
+        error.details.push(details);
     }
     Ok(error)
 }
