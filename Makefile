@@ -11,6 +11,9 @@ INSPECTOR := tests/inspector/node_modules/.installed
 # Libraries and coding agents that use the gateway.
 CLIENTS := tests/clients/node_modules/.installed
 AGENTS := tests/clients/agents
+OPENCODE := tests/clients/opencode/node_modules/.installed
+# Drives Chromium.
+BROWSER := tests/browser/node_modules/.installed
 # The official SDK of the Agent Client Protocol.
 ACP := tests/acp/node_modules/.installed
 SOAK_TURNS ?= 10000
@@ -18,15 +21,20 @@ SOAK_TURNS ?= 10000
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS := envelope message frames journal planner scenario
 
-.PHONY: demo test clients bench lint lint-rust lint-shim fmt faults soak fuzz record schema docs audit
+.PHONY: demo program test clients bench lint lint-rust lint-shim fmt faults soak fuzz record schema docs audit release-dry-run
 
-# Real pi: with Cursor if CURSOR_API_KEY is set, else with the simulator.
-demo: $(NODE) $(PI_087)
-	$(CARGO) build --quiet
+# Real pi: with Cursor if CURSOR_API_KEY is set, else a tour with the simulator. Packages arrive
+# while the compiler works.
+demo:
+	@$(MAKE) --no-print-directory -j2 program $(NODE) $(PI_087)
 	./.ci/demo
 
-test: lint $(NODE) $(PI) $(INSPECTOR) $(CLIENTS) $(ACP)
+program:
+	$(CARGO) build
+
+test: lint $(NODE) $(PI) $(INSPECTOR) $(CLIENTS) $(OPENCODE) $(BROWSER) $(ACP)
 	@command -v tmux >/dev/null || ./.ci/install tmux # to look at pi's screen
+	@command -v chromium >/dev/null || ./.ci/install chromium # the gateway's status page
 	@command -v lua5.4 >/dev/null || ./.ci/install lua5.4 # examples/host.lua
 	@lua5.4 -e 'require("cjson")' 2>/dev/null || ./.ci/install lua-cjson
 	./.ci/rust-tests
@@ -36,7 +44,7 @@ venv = test -d $(AGENTS)/$1 || (python3 -m venv $(AGENTS)/$1 && \
   $(AGENTS)/$1/bin/pip install --quiet --requirement $(AGENTS)/$2) || echo "make clients: no $2"
 
 # Coding agents against the gateway and the simulator: each executes its own tools, in one run.
-clients: $(NODE) $(CLIENTS) $(AGENTS)/node_modules/.installed
+clients: $(NODE) $(CLIENTS) $(OPENCODE) $(AGENTS)/node_modules/.installed
 	$(CARGO) build --quiet
 	@$(call venv,.venv,requirements.txt)
 	@$(call venv,.venv-aider,requirements-aider.txt)
@@ -58,7 +66,7 @@ fmt: $(SHIM)
 
 # Side by side with the official client and with pi, in one run.
 bench: $(NODE) $(PI_087)
-	$(CARGO) bench --quiet --bench wire --bench pi --bench bridge --bench native --bench load
+	$(CARGO) bench --quiet --bench wire --bench pi --bench bridge --bench native --bench load --bench scale
 
 # Every fault at every place of two conversations; draws docs/fault-matrix*.svg.
 faults:
@@ -92,6 +100,11 @@ schema:
 
 docs:
 	UPDATE_DOCS=1 $(CARGO) test --quiet --lib config::settings
+
+# Builds the packages of the platforms that can be built here, and checks their sums.
+release-dry-run:
+	$(CARGO) xtask package
+	cd target/packages && sha256sum --check SHA256SUMS
 
 audit:
 	@command -v cargo-deny >/dev/null || $(CARGO) install cargo-deny --locked

@@ -1,11 +1,11 @@
 //! Checks of the setup, for `cursor-sidecar doctor` and for `/cursor-doctor` in a host.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::account_checkup;
 use crate::config::Config;
 use crate::telemetry::log_file::LogDestination;
-use cursor_client::account::{KeyError, KeySource, StoredLogin, find_key};
+use cursor_client::account::CredentialSource;
 use cursor_client::endpoint::{Endpoints, UrlSource};
 use foundation::private_files;
 
@@ -13,7 +13,6 @@ use foundation::private_files;
 const SECRET_FILES: [&str; 2] = ["login.json", "gateway-token"];
 /// Less free space than this is a problem, because conversations are stored.
 const MIN_FREE_BYTES: u64 = 64 * 1024 * 1024;
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How serious a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,9 +57,14 @@ impl Finding {
 /// Returns the findings about the program, the account, the endpoints, the settings and the state
 /// folder. Uses no network. `host_key` is set if a host has sent the key in use, and `no_key` is
 /// what a user without a key can do.
-pub(crate) fn check(config: &Config, host_key: Option<KeySource>, no_key: &str) -> Vec<Finding> {
-    let key = key(config, host_key, no_key);
-    let mut findings = vec![program(), key, endpoint(config)];
+pub(crate) fn check(
+    config: &Config,
+    host_key: Option<CredentialSource>,
+    no_key: &str,
+) -> Vec<Finding> {
+    let mut findings = vec![program()];
+    findings.extend(account_checkup::check(config, host_key, no_key));
+    findings.push(endpoint(config));
     if let Some(file) = &config.file {
         let text = format!("configuration file: {}", file.display());
         findings.push(Finding::ok(text));
@@ -90,33 +94,6 @@ fn program() -> Finding {
         Ok(path) => Finding::ok(format!("cursor-sidecar {version} ({})", path.display())),
         Err(_) => Finding::ok(format!("cursor-sidecar {version}")),
     }
-}
-
-fn key(config: &Config, host_key: Option<KeySource>, no_key: &str) -> Finding {
-    let source = match (host_key, find_key(None, &config.client)) {
-        (Some(source), _) => source,
-        (None, Ok((_, source))) => source,
-        (None, Err(KeyError::Missing)) => return Finding::problem(no_key),
-        (None, Err(error)) => return Finding::problem(error.to_string()),
-    };
-    match source {
-        KeySource::Host => Finding::ok("key: given by the host"),
-        KeySource::Environment => Finding::ok("key: from CURSOR_API_KEY"),
-        KeySource::Login => match StoredLogin::load(&config.client) {
-            Ok(Some(login)) => login_finding(&login, SystemTime::now()),
-            _ => Finding::ok("key: of the login on this machine"),
-        },
-    }
-}
-
-/// Describes a login that has not expired.
-fn login_finding(login: &StoredLogin, now: SystemTime) -> Finding {
-    let owner = login.email.as_deref().unwrap_or("an unknown account");
-    let expires = UNIX_EPOCH + Duration::from_millis(login.expires_ms);
-    let days = expires.duration_since(now).unwrap_or_default().as_secs() / DAY.as_secs();
-    Finding::ok(format!(
-        "key: of the login as {owner}, valid for {days} more days"
-    ))
 }
 
 fn endpoint(config: &Config) -> Finding {
@@ -194,23 +171,6 @@ fn room(folder: &Path) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cursor_client::account::ApiKey;
-
-    #[test]
-    fn a_login_is_described_by_its_owner_and_its_remaining_days() {
-        let login = StoredLogin {
-            backend: "https://api2.cursor.sh".into(),
-            key: ApiKey::parse("crsr_login").unwrap(),
-            email: Some("a@b.c".into()),
-            created_ms: 0,
-            expires_ms: 90 * 24 * 60 * 60 * 1000,
-        };
-        let finding = login_finding(&login, UNIX_EPOCH + DAY);
-        assert_eq!(
-            finding.text,
-            "key: of the login as a@b.c, valid for 89 more days"
-        );
-    }
 
     #[test]
     fn a_folder_that_cannot_be_created_is_a_problem() {

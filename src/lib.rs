@@ -3,6 +3,7 @@
 //! This package is the product: it reads the configuration and serves the front ends, which only
 //! translate. Everything else is in `crates/`; `docs/architecture.md` has the map.
 
+mod account_checkup;
 pub mod acp;
 mod backends;
 mod checkup;
@@ -16,3 +17,4 @@ pub mod rpc;
 mod session_options;
 mod shutdown_signal;
 pub mod telemetry;
+mod usage_report;

@@ -9,7 +9,7 @@ use agent_tools::shell::reaper::{self, ChildReaper};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use cursor_sidecar::cli::{
     AskCommand, AskCommandError, DoctorCommand, LoginCommand, LogoutCommand, ModelsCommand,
-    SchemaCommand, TrustCommand,
+    SchemaCommand, TrustCommand, UsageCommand,
 };
 use cursor_sidecar::config::{Config, process_environment};
 use cursor_sidecar::telemetry::debug_log::{self, DebugLogGuard, DebugLogLayer};
@@ -41,6 +41,7 @@ enum CliCommand {
     Models(ModelsCommand),
     Login(LoginCommand),
     Logout(LogoutCommand),
+    Usage(UsageCommand),
     Doctor(DoctorCommand),
     Trust(TrustCommand),
     Sim(cursor_sim::Args),
@@ -148,6 +149,7 @@ fn run(command: CliCommand, config: Arc<Config>) -> anyhow::Result<ExitCode> {
             CliCommand::Models(models) => models.run(&config).await?,
             CliCommand::Login(login) => login.run(&config).await?,
             CliCommand::Logout(logout) => logout.run(&config)?,
+            CliCommand::Usage(usage) => usage.run(&config).await?,
             CliCommand::Doctor(doctor) => doctor.run(&config).await?,
             CliCommand::Trust(trust) => trust.run(&config)?,
             CliCommand::Sim(sim) => sim.run().await?,
@@ -226,6 +228,7 @@ fn start_logs(command: &CliCommand, config: &Config) -> Option<DebugLogGuard> {
         CliCommand::Doctor(_)
         | CliCommand::Login(_)
         | CliCommand::Logout(_)
+        | CliCommand::Usage(_)
         | CliCommand::Trust(_)
         | CliCommand::Models(_)
         | CliCommand::Sim(_)

@@ -10,7 +10,7 @@ use agent::catalog::{
 };
 use agent::run::{Backend, Model};
 use agent::turn::usage::Limits;
-use cursor_client::account::ApiKey;
+use cursor_client::account::Credential;
 
 /// Assumed if neither the host nor the catalog knows the context window.
 const DEFAULT_WINDOW: u32 = 128_000;
@@ -21,14 +21,20 @@ pub(super) const AUTO: &str = "default";
 const AUTO_ALIAS: &str = "auto";
 
 /// Creates a client for the models of a backend.
-pub(super) fn catalog_client(backend: &Backend, key: ApiKey) -> CatalogClient {
+pub(super) fn catalog_client(backend: &Backend, credential: Credential) -> CatalogClient {
     CatalogClient {
         http: backend.http.clone(),
         endpoints: backend.endpoints.clone(),
         identity: backend.identity.clone(),
-        credential: CatalogCredential::Key {
-            key,
-            account: backend.account.clone(),
+        credential: match credential {
+            Credential::Key(key) => CatalogCredential::Key {
+                key,
+                account: backend.account.clone(),
+            },
+            Credential::Login(_) => CatalogCredential::Login {
+                account: backend.account.clone(),
+                name: credential.fingerprint(),
+            },
         },
     }
 }

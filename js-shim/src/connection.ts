@@ -17,7 +17,6 @@ class Frames {
   private pieces: Buffer[] = [];
   private size = 0;
   private needed = 0;
-
   *take(piece: Buffer): Generator<Message> {
     this.pieces.push(piece);
     this.size += piece.length;
@@ -45,7 +44,6 @@ export class Connection {
   private lastId = 0;
   private lastLine = "";
   private ended: string | undefined;
-
   constructor(program: string, onNotification: OnNotification, onEnd: (why: string) => void) {
     this.onEnd = onEnd;
     this.child = spawn(program, [], { stdio: "pipe", windowsHide: true });
@@ -69,7 +67,6 @@ export class Connection {
     this.child.on("close", (code, by) => this.end(`cursor-sidecar ended with ${by ?? code}`));
     this.hold();
   }
-
   call<M extends keyof Methods>(method: M, params: Methods[M]["params"]) {
     return new Promise<Methods[M]["result"]>((resolve, reject) => {
       if (this.ended !== undefined) return reject(new Error(this.ended));
@@ -83,7 +80,6 @@ export class Connection {
       this.child.stdin.write(frame, (lost) => Object.assign(waiting, { unsent: !!lost }));
     });
   }
-
   /** The sidecar ends with its input. */
   close(): void {
     this.child.stdin.end();
@@ -100,7 +96,6 @@ export class Connection {
     this.waiting.clear();
     this.hold();
   }
-
   private receive({ id, method, params, result, error }: Message, notify: OnNotification) {
     if (method !== undefined) return notify(params as Parameters<OnNotification>[0]);
     // It is unknown which call failed, so all of them end.

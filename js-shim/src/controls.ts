@@ -24,7 +24,8 @@ export function registerControls(pi: ExtensionAPI, sidecar: Sidecar, useModels: 
     if (command || model) {
       const apiKey = await ctx.modelRegistry.getApiKeyForProvider("cursor");
       const tools = pi.getActiveTools();
-      const state = { model, apiKey, tools, workspace: ctx.cwd, kept: saved(pi, sidecar, ctx) };
+      const session = { sessionId: ctx.sessionManager.getSessionId(), workspace: ctx.cwd };
+      const state = { model, apiKey, tools, ...session, kept: saved(pi, sidecar, ctx) };
       result = await sidecar
         .call("session/command", { command, arguments: args, ...state })
         .catch(({ message }: Error) => ({ message, level: "error" as const }));
@@ -49,10 +50,8 @@ export function registerControls(pi: ExtensionAPI, sidecar: Sidecar, useModels: 
     // The session may end before the answer arrives.
     if (ctx.hasUI && sidecar.ready) void run(ctx).catch(() => {});
   };
-  pi.on("session_start", show);
-  pi.on("model_select", show);
-  pi.on("session_tree", show);
-  pi.on("agent_end", show);
+  for (const event of ["session_start", "model_select", "session_tree", "agent_end"] as const)
+    pi.on(event as "agent_end", show);
 }
 
 /** Lets Cursor's agent ask the user of this pi; the sidecar decides what to ask next. */

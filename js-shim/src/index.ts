@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { registerCards } from "./cards.ts";
 import { registerControls, registerQuestion, saved } from "./controls.ts";
-import type { ModelRow } from "./protocol.ts";
+import type { HostLogin, ModelRow } from "./protocol.ts";
 import { Sidecar } from "./sidecar.ts";
 import { type Sessions, streamTurn, ZERO } from "./stream.ts";
 
@@ -34,11 +34,25 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
       baseUrl: "stdio:cursor-sidecar",
       api: "cursor-sidecar",
       apiKey: KEYLESS,
+      oauth: {
+        name: "Cursor",
+        isSubscription: true,
+        async login({ onAuth, signal }) {
+          const { loginId, ...page } = await sidecar.call("login/start", {});
+          const cancel = () => void sidecar.call("login/cancel", { loginId }).catch(() => {});
+          signal?.addEventListener("abort", cancel, { once: true });
+          onAuth(page);
+          const done = await sidecar.call("login/wait", { loginId, returnTokens: true });
+          return done.tokens as HostLogin;
+        },
+        refreshToken: ({ access, refresh }) => sidecar.call("login/refresh", { access, refresh }),
+        getApiKey: ({ access }) => access,
+      },
       models,
       streamSimple: (model, context, options) =>
         streamTurn(sidecar, sessions, cards, model, context, options),
       async refreshModels({ allowNetwork, force, credential }) {
-        const apiKey = credential?.type === "api_key" ? credential.key : undefined;
+        const apiKey = credential?.type === "oauth" ? credential.access : credential?.key;
         // A failure leaves the rows there are.
         models = await list(allowNetwork && force === true, apiKey).catch(() => models);
         return models;
@@ -49,21 +63,21 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
   register(await list(false, apiKey).catch(() => models));
   registerControls(pi, sidecar, register);
   registerQuestion(pi, sidecar);
-  const invalidate = async (_: unknown, ctx: ExtensionContext) => {
-    const sessionId = ctx.sessionManager.getSessionId();
-    await sidecar.call("session/invalidate", { sessionId }).catch(() => {});
-  };
+  const idOf = (ctx: ExtensionContext) => ctx.sessionManager.getSessionId();
+  const invalidate = async (_: unknown, ctx: ExtensionContext) =>
+    void (await sidecar.call("session/invalidate", { sessionId: idOf(ctx) }).catch(() => {}));
   pi.on("session_tree", invalidate);
   pi.on("session_compact", invalidate);
   pi.on("session_start", (_, ctx) => {
-    const sessionId = ctx.sessionManager.getSessionId();
+    const sessionId = idOf(ctx);
     const keep = ctx.sessionManager.getSessionFile() ? "disk" : "memory";
     // pi trusts folders without resources of its own; only where it has some was its user asked.
     const asked = ["settings.json", "extensions"].some((it) => existsSync(`${ctx.cwd}/.pi/${it}`));
     const projectTrusted = asked && ctx.isProjectTrusted?.(); // since pi 0.79
     const params = { sessionId, workspace: ctx.cwd, keep, projectTrusted } as const;
-    const release = sessions.get(sessionId)?.release; // pi may start a session twice
-    sessions.set(sessionId, { params, kept: () => saved(pi, sidecar, ctx), release });
+    const showWait = (text?: string) => ctx.hasUI && ctx.ui.setWorkingMessage(text);
+    const session = { params, showWait, kept: () => saved(pi, sidecar, ctx) };
+    sessions.set(sessionId, { ...sessions.get(sessionId), ...session }); // pi may start one twice
     sidecar.onLog = ({ message, level }) => {
       if (ctx.hasUI) ctx.ui.notify(message, level);
       else if (level !== "info") console.error(message);
@@ -71,9 +85,9 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
     if (!sidecar.ready) sidecar.onLog({ message: sidecar.lastEnd, level: "error" });
   });
   const cards = registerCards(pi, sidecar);
-  pi.on("agent_end", (_, ctx) => sessions.get(ctx.sessionManager.getSessionId())?.release?.());
+  pi.on("agent_end", (_, ctx) => sessions.get(idOf(ctx))?.release?.());
   pi.on("session_shutdown", async ({ reason }, ctx) => {
-    const sessionId = ctx.sessionManager.getSessionId();
+    const sessionId = idOf(ctx);
     sidecar.onLog = () => {}; // the screen goes with the session
     // A running sidecar is kept; one that failed too often may be started again.
     if (reason === "reload") return sidecar.ready ? undefined : sidecar.stop();

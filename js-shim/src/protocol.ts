@@ -19,6 +19,8 @@ export interface Methods {
   "bridge/endpoint": { params: BridgeEndpointParams; result: BridgeEndpointResult };
   "login/start": { params: LoginStartParams; result: LoginStartResult };
   "login/wait": { params: LoginWaitParams; result: LoginWaitResult };
+  "login/cancel": { params: LoginCancelParams; result: LoginCancelResult };
+  "login/refresh": { params: LoginRefreshParams; result: HostLogin };
   "account/status": { params: AccountStatusParams; result: AccountStatus };
   "diagnostics/report": { params: ReportParams; result: Report };
   "shutdown": { params: ShutdownParams; result: null };
@@ -50,6 +52,22 @@ limitCents?: number | null,
  * The used share, in percent.
  */
 percentUsed?: number | null, 
+/**
+ * The used share of models that Cursor chooses, in percent.
+ */
+autoPercentUsed?: number | null, 
+/**
+ * The used share of models that the user chooses, in percent.
+ */
+namedPercentUsed?: number | null, 
+/**
+ * Cents spent beyond the plan.
+ */
+onDemandCents?: number | null, 
+/**
+ * Cents that may be spent beyond the plan.
+ */
+onDemandLimitCents?: number | null, 
 /**
  * When the period ends, in milliseconds since 1970.
  */
@@ -265,7 +283,11 @@ export type HostCapabilities = {
 /**
  * When the host executes its tools.
  */
-tools: HostToolTiming, };
+tools: HostToolTiming, 
+/**
+ * Whether the host displays what a turn waits for.
+ */
+waiting?: boolean, };
 /**
  * One event.
  */
@@ -289,7 +311,11 @@ name: string,
 /**
  * Its arguments.
  */
-arguments: Record<string, unknown>, } | { "type": "retrying", 
+arguments: Record<string, unknown>, } | { "type": "waiting", 
+/**
+ * One line; empty at the end of the turn.
+ */
+text: string, } | { "type": "retrying", 
 /**
  * The reason.
  */
@@ -327,6 +353,22 @@ cwd?: string | null,
  * Its process id: the sidecar ends when that process does.
  */
 processId?: number | null, };
+/**
+ * The tokens of a login, for a host that stores them.
+ */
+export type HostLogin = { 
+/**
+ * What the host sends as `apiKey`. It contains both tokens, so that a run can outlive the first.
+ */
+access: string, 
+/**
+ * The refresh token; empty if the login cannot be renewed.
+ */
+refresh: string, 
+/**
+ * When the host should renew them with `login/refresh`, in milliseconds since 1970.
+ */
+expires: number, };
 /**
  * One message of a transcript. Further fields are ignored, except that a changed content makes
  * it another message.
@@ -545,7 +587,7 @@ export type JsonValue = number | string | boolean | Array<JsonValue> | { [key in
 /**
  * Where a key comes from.
  */
-export type KeyOrigin = "host" | "environment" | "login";
+export type KeyOrigin = "host" | "environment" | "accessToken" | "login" | "cursorCli";
 /**
  * The severity of a line.
  */
@@ -563,6 +605,34 @@ level: LogLevel,
  */
 message: string, };
 /**
+ * `login/cancel`: ends a login; an open `login/wait` fails.
+ */
+export type LoginCancelParams = { 
+/**
+ * The id from `login/start`.
+ */
+loginId: string, };
+/**
+ * The answer to `login/cancel`.
+ */
+export type LoginCancelResult = { 
+/**
+ * Whether there was such a login.
+ */
+found: boolean, };
+/**
+ * `login/refresh`: renews a login that the host stores.
+ */
+export type LoginRefreshParams = { 
+/**
+ * The stored text that the host sends as `apiKey`.
+ */
+access: string, 
+/**
+ * The refresh token.
+ */
+refresh: string, };
+/**
  * `login/start`: no parameters.
  */
 export type LoginStartParams = Record<symbol, never>;
@@ -577,7 +647,11 @@ loginId: string,
 /**
  * The page where the user signs in.
  */
-url: string, };
+url: string, 
+/**
+ * What the user has to do, for the host to display.
+ */
+instructions: string, };
 /**
  * `login/wait`: answered when the user has signed in.
  */
@@ -585,9 +659,14 @@ export type LoginWaitParams = {
 /**
  * The id from `login/start`.
  */
-loginId: string, };
+loginId: string, 
 /**
- * A completed login. The sidecar keeps its key.
+ * Whether the host stores the login. Otherwise the sidecar stores it, and the result contains
+ * no tokens.
+ */
+returnTokens: boolean, };
+/**
+ * A completed login.
  */
 export type LoginWaitResult = { 
 /**
@@ -595,9 +674,14 @@ export type LoginWaitResult = {
  */
 email?: string | null, 
 /**
- * When the login expires, in milliseconds since 1970.
+ * When the access token should be renewed, in milliseconds since 1970. The side that stores the
+ * login does it.
  */
-expiresAt: number, };
+expiresAt: number, 
+/**
+ * The tokens, if the host stores the login.
+ */
+tokens?: HostLogin | null, };
 /**
  * The model a host selected.
  */
@@ -980,6 +1064,10 @@ tools?: Array<string>,
  */
 workspace?: string, 
 /**
+ * The session's id, as in `turn/start`.
+ */
+sessionId?: string, 
+/**
  * State the host keeps for the sidecar.
  */
 kept: SavedChoices, 
@@ -1236,11 +1324,32 @@ usage: TurnUsage, };
  */
 export type TurnSurface = "text" | "cards";
 /**
- * The token usage of a turn.
+ * The activity of a turn in tokens. Cursor's own counters are cumulative over a run and are not
+ * part of it.
  */
-export type TurnUsage = { input: number, output: number, cacheRead: number, cacheWrite: number, totalTokens: number, 
+export type TurnUsage = { 
 /**
- * Whether the numbers are estimated, not reported by Cursor.
+ * Estimate of what this turn newly sent: the prompt once per run, then the tool results.
+ */
+input: number, 
+/**
+ * Estimate of what the model wrote in this turn: text, thinking and tool calls.
+ */
+output: number, 
+/**
+ * Always 0.
+ */
+cacheRead: number, 
+/**
+ * Always 0.
+ */
+cacheWrite: number, 
+/**
+ * The size of the context, for display and compaction.
+ */
+totalTokens: number, 
+/**
+ * Whether `totalTokens` is an estimate, not Cursor's own count.
  */
 estimated: boolean, 
 /**

@@ -1,6 +1,6 @@
 /** The sidecar process, started when needed and restarted when it dies. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { findBinary } from "./binary.ts";
+import { findBinary, VERSION } from "../bin/binary.js";
 import { Connection } from "./connection.ts";
 import type { HostEvent, InitializeResult, LogMessageParams, Methods } from "./protocol.ts";
 import { PROTOCOL_VERSION } from "./protocol.ts";
@@ -23,7 +23,6 @@ export class Sidecar {
   private starts: number[] = [];
   /** Why no process is running, if one was wanted. */
   lastEnd = "";
-
   async call<M extends keyof Methods>(
     method: M,
     params: Methods[M]["params"],
@@ -39,7 +38,6 @@ export class Sidecar {
       throw error;
     });
   }
-
   /** Ends the process. The next call starts another, and restarts are counted from zero. */
   stop(): void {
     this.forget();
@@ -50,7 +48,6 @@ export class Sidecar {
     this.connection = undefined;
     this.ready = undefined;
   }
-
   private async start(): Promise<Connection> {
     const program = findBinary(); // a missing program is no crash
     const now = Date.now();
@@ -86,11 +83,19 @@ export class Sidecar {
     const about = connection.call("initialize", {
       protocolVersion: PROTOCOL_VERSION,
       host: { name: "pi", program: argv[1], mode, cwd: process.cwd(), processId: process.pid },
-      capabilities: { tools: "between" },
+      capabilities: { tools: "between", waiting: true },
       // What changes something is executed by pi's own tools, so that its permissions count.
       nativeTools: { ...LOCAL, shell: "host", write: "host", delete: "host" },
     });
-    this.about = await about.finally(() => clearTimeout(late));
-    return connection;
+    // A sidecar of another protocol refuses, with the versions it has.
+    const other = (error: Error & { data?: InitializeResult }) =>
+      error.data ?? Promise.reject(error);
+    this.about = await about.catch(other).finally(() => clearTimeout(late));
+    const { version, protocolVersion } = this.about;
+    if (version === VERSION && protocolVersion === PROTOCOL_VERSION) return connection;
+    this.about = undefined;
+    throw new Error(`pi-cursor-sidecar ${VERSION} (protocol ${PROTOCOL_VERSION}) cannot use \
+cursor-sidecar ${version} (protocol ${protocolVersion}) at ${program}: install the same version of \
+both with \`pi install npm:pi-cursor-sidecar\`, or correct PI_CURSOR_SIDECAR or the PATH`);
   }
 }

@@ -8,13 +8,13 @@ import type { Sidecar } from "./sidecar.ts";
 /** Since pi 0.86 the prompt and the tools are messages; before, they were separate fields. */
 type Context = Pick<TurnStartParams, "messages" | "tools"> & { systemPrompt?: string };
 /** An open session of pi. `release` stops listening for an abort while pi executes tools. */
-export type Session = { params: SessionParams; kept: () => SavedChoices; release?: () => void };
+export type Session = { params: SessionParams; kept: () => SavedChoices } & Effects;
+type Effects = { showWait: (text?: string) => void; release?: () => void };
 type SessionParams = Pick<TurnStartParams, "sessionId" | "workspace" | "keep" | "projectTrusted">;
 export type Sessions = Map<string, Session>;
 export const ZERO = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 };
 type Ending = Pick<TurnStartResult, "stopReason" | "errorMessage"> & Partial<TurnStartResult>;
 const ABORTED: Ending = { stopReason: "aborted", errorMessage: "Request was aborted" };
-/** A block of text, under the name of its type. */
 type Block = { type: "text" | "thinking"; text: string; thinking: string };
 
 /** Writes an answer into pi's stream of events. The last event is `done` or `error`. */
@@ -23,20 +23,17 @@ class Answer {
   private readonly message: ai.AssistantMessage;
   private open: Block | undefined;
   private ended = false;
-
   constructor({ api, provider, id }: ai.Model<ai.Api>) {
     const usage = { ...ZERO, totalTokens: 0, cost: { ...ZERO, total: 0 } };
     const from = { role: "assistant" as const, api, provider, model: id };
     this.message = { ...from, content: [], usage, stopReason: "pending", timestamp: Date.now() };
     this.push({ type: "start" });
   }
-
   take(event: HostEvent, cards: Cards): void {
     if (event.type === "text" || event.type === "thinking") this.write(event.type, event.text);
     else if (event.type === "thinkingDone" && this.open?.type === "thinking") this.close();
     else if (event.type === "toolCall") this.call(event.id, cards.display(event.id, event));
   }
-
   end({ stopReason, errorMessage, usage }: Ending): void {
     if (this.ended) return;
     this.close();
@@ -47,7 +44,6 @@ class Answer {
     this.push({ type: failed ? "error" : "done", reason: stopReason, ...whole });
     this.ended = true;
   }
-
   private write(type: Block["type"], delta: string): void {
     if (this.open?.type !== type) {
       this.close();
@@ -58,11 +54,10 @@ class Answer {
     this.open[type] += delta;
     this.push({ type: `${type}_delta`, delta });
   }
-
   private close(): void {
-    const { type } = this.open ?? {};
-    if (type) this.push({ type: `${type}_end`, content: this.open?.[type] });
+    const { open } = this;
     this.open = undefined;
+    if (open) this.push({ type: `${open.type}_end`, content: open[open.type] });
   }
 
   private call(id: string, { name, arguments: args }: ReturnType<Cards["display"]>): void {
@@ -92,8 +87,7 @@ export function streamTurn(
 ): ai.AssistantMessageEventStream {
   const answer = new Answer(model);
   let { signal, apiKey, onResponse } = options;
-  const session = sessions.get(options.sessionId ?? "");
-  const turnId = randomUUID();
+  const [turnId, session] = [randomUUID(), sessions.get(options.sessionId ?? "")];
   session?.release?.();
   // The stream ends at once, because pi waits for it; the sidecar is notified meanwhile.
   const abort = () => {
@@ -101,8 +95,8 @@ export function streamTurn(
     void sidecar.call("turn/cancel", { turnId }).catch(() => {});
   };
   const release = () => signal?.removeEventListener("abort", abort);
+  const { id, contextWindow, maxTokens, cost } = model;
   const run = async () => {
-    const { id, contextWindow, maxTokens, cost } = model;
     const payload: TurnStartParams = {
       turnId,
       surface: "cards",
@@ -120,6 +114,7 @@ export function streamTurn(
     if (signal?.aborted) return answer.end(ABORTED);
     signal?.addEventListener("abort", abort, { once: true });
     sidecar.turns.set(turnId, (events) => {
+      if (events[0]?.type === "waiting") return session?.showWait(events[0].text || undefined);
       // Other extensions only observe this, so their errors must not fail the turn.
       void (async () => onResponse?.({ status: 200, headers: {} }, model))().catch(() => {});
       onResponse = undefined;

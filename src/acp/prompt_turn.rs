@@ -33,7 +33,7 @@ use agent_tools::cursor_config::ConfigCache;
 use agent_tools::permission::{Permission, PermissionRequest};
 use agent_tools::policy::NativeTool;
 use agent_tools::tool_cards::ACTIVITY_TOOL;
-use cursor_client::account::ApiKey;
+use cursor_client::account::Credential;
 use foundation::presentable;
 
 /// The cards a client is sent: every native tool has one of these.
@@ -165,7 +165,7 @@ impl RunningPrompt<'_> {
     async fn turn(
         &mut self,
         turn_id: &str,
-        key: &ApiKey,
+        key: &Credential,
         backend: &Backend,
         resolved: &ResolvedModel,
         record: &SessionRecord,
@@ -415,7 +415,7 @@ fn send_event(context: &SessionContext, event: TurnEvent, answer: &mut TurnAnswe
             name,
             arguments,
         }),
-        TurnEvent::ThinkingDone | TurnEvent::Retrying(_) => {}
+        TurnEvent::ThinkingDone | TurnEvent::Retrying(_) | TurnEvent::Waiting(_) => {}
     }
 }
 

@@ -107,6 +107,10 @@ impl EditorSession {
         let library = ConfigCache::new(state.config.home.clone(), state.reaper.clone())
             .with_state(state.config.state_dir.clone())
             .with_host_servers(servers);
+        let library = Arc::new(library);
+        // Before the first prompt needs them.
+        library.prefetch(&state.config.turn.cursor, &cwd);
+        library.repositories().refresh(&cwd);
         let models = session_models::load(&state).await;
         let choices = SessionChoices {
             model: record.model.clone(),
@@ -118,7 +122,7 @@ impl EditorSession {
                 cwd,
                 client,
                 capabilities,
-                library: Arc::new(library),
+                library,
                 state,
             },
             record,

@@ -25,7 +25,8 @@ use agent_tools::rejection::Rejector;
 use agent_tools::request_context::RunContext;
 use agent_tools::shell::ShellSession;
 use agent_tools::shell::reaper::ChildReaper;
-use cursor_client::account::find_key;
+use agent_tools::workspace::repository_cache::RepositoryCache;
+use cursor_client::account::find_credential;
 use foundation::terminal_text::clean;
 
 /// How long a cancelled run may take to notify the server.
@@ -121,7 +122,7 @@ impl ModelArgument {
                 ..Model::default()
             });
         }
-        let (key, _) = find_key(None, &config.client).map_err(AssembleError::from)?;
+        let (key, _) = find_credential(None, &config.client).map_err(AssembleError::from)?;
         let request = ModelRequest {
             id: &self.id,
             level: self.level,
@@ -157,6 +158,8 @@ impl AskCommand {
             Some(folder) => std::path::absolute(folder)?,
             None => std::env::current_dir()?,
         };
+        let repositories = Arc::<RepositoryCache>::default();
+        repositories.refresh(&workspace);
         let mut spec = RunSpec {
             conversation_id: format!("agent-{}", Uuid::new_v4()),
             state: None,
@@ -181,6 +184,7 @@ impl AskCommand {
             workspace,
             home: config.home.clone(),
             shell: config.turn.shell.clone(),
+            repositories,
             ..RunContext::default()
         };
         let executor: Arc<dyn Executor> = if self.tools {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value as Json, json};
 
 use super::for_stdout;
+use crate::account_checkup;
 use crate::checkup::{self, Finding, Severity};
 use crate::config::{Config, EffectiveValue, TerminalOptions, ValueSource};
 use crate::telemetry::log_file;
@@ -122,10 +123,7 @@ impl DoctorCommand {
             let text = "Cursor was not contacted (doctor --online verifies the key)";
             findings.push(Finding::ok(text));
         } else if let Ok(backend) = Backend::new(&config.client) {
-            findings.push(match backend.account.token().await {
-                Ok(_) => Finding::ok(format!("{} takes the key", backend.endpoints.backend)),
-                Err(error) => Finding::problem(error.to_string()),
-            });
+            findings.extend(account_checkup::online(&backend).await);
         }
         let settings = config.effective();
         let settings: Vec<NamedValue> = settings

@@ -1,8 +1,9 @@
-//! `cursor-sidecar login` and `logout`: a key for this machine, created with a browser.
+//! `cursor-sidecar login` and `logout`: signing in with a browser.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::{Command, Stdio};
 
+use super::waiting::Waiting;
 use crate::config::Config;
 use agent::run::{AssembleError, dashboard};
 use agent_tools::shell::remove_secrets;
@@ -10,7 +11,9 @@ use cursor_client::account::{BrowserLogin, LoginError, StoredLogin};
 use foundation::private_files::PrivateFileError;
 use foundation::terminal_text::clean;
 
-/// Sign in to Cursor with a browser; the key is stored on this machine.
+/// Sign in to Cursor with a browser, also one on another machine.
+///
+/// The login is stored in a private file and renewed when it is used.
 #[derive(Debug, clap::Args)]
 pub struct LoginCommand {
     /// Print the address only; do not open a browser.
@@ -18,7 +21,7 @@ pub struct LoginCommand {
     no_browser: bool,
 }
 
-/// Delete the stored key of a login (revoke it in Cursor's dashboard).
+/// Delete the login that is stored on this machine.
 #[derive(Debug, clap::Args)]
 pub struct LogoutCommand {}
 
@@ -31,7 +34,7 @@ pub enum LoginCommandError {
     /// The login failed.
     #[error(transparent)]
     Login(#[from] LoginError),
-    /// The key could not be stored.
+    /// The login could not be stored.
     #[error(transparent)]
     Store(#[from] PrivateFileError),
     /// The terminal is gone.
@@ -40,32 +43,33 @@ pub enum LoginCommandError {
 }
 
 impl LoginCommand {
-    /// Signs in and stores the key.
+    /// Signs in and stores the login.
     pub async fn run(self, config: &Config) -> Result<(), LoginCommandError> {
         let (dashboard, endpoints) = dashboard(&config.client)?;
         let login = BrowserLogin::begin(&endpoints)?;
         let mut out = std::io::stdout();
         writeln!(out, "Sign in here:\n\n  {}\n", login.page())?;
         out.flush()?;
-        if out.is_terminal() {
-            if !self.no_browser {
-                open(login.page());
-            }
-            tracing::info!("waiting until you have signed in (Ctrl+C to stop)");
+        if out.is_terminal() && !self.no_browser {
+            open(login.page());
         }
-        let login = login.wait(&dashboard).await?;
+        let message = "waiting until you have signed in (Ctrl+C to stop)";
+        let mut waiting = Waiting::with_message(out.is_terminal(), &config.terminal, message);
+        let login = login.wait(&dashboard).await;
+        waiting.end();
+        let login = login?;
         login.save(&config.client)?;
         let who = clean(login.email.as_deref().unwrap_or("you"));
-        writeln!(out, "Signed in: {who}. The key is good for 90 days.")?;
+        writeln!(out, "Signed in: {who}.")?;
         Ok(())
     }
 }
 
 impl LogoutCommand {
-    /// Deletes the stored key.
+    /// Deletes the stored login.
     pub fn run(self, config: &Config) -> Result<(), LoginCommandError> {
         let message = if StoredLogin::delete(&config.client)? {
-            "Signed out. The key itself can be revoked in Cursor's dashboard."
+            "Signed out."
         } else {
             "No account was signed in."
         };

@@ -12,6 +12,7 @@ mod login;
 mod models;
 mod schema;
 mod trust;
+mod usage;
 mod waiting;
 
 pub use ask::{AskCommand, AskCommandError};
@@ -20,6 +21,7 @@ pub use login::{LoginCommand, LoginCommandError, LogoutCommand};
 pub use models::{ModelsCommand, ModelsError};
 pub use schema::SchemaCommand;
 pub use trust::{TrustCommand, TrustError};
+pub use usage::{UsageCommand, UsageError};
 
 /// Returns a value to print: exact for a program, without control characters for a terminal.
 fn for_stdout(mut value: Json) -> Json {

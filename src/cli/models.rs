@@ -13,7 +13,7 @@ use agent::catalog::{
     ModelList, Speed, WAIT_BUDGET, render_snapshot,
 };
 use agent::run::{AssembleError, Backend};
-use cursor_client::account::{KeyError, find_key};
+use cursor_client::account::{KeyError, find_credential};
 use foundation::terminal_text::clean;
 
 /// List the models that hosts are offered.
@@ -99,7 +99,7 @@ impl ModelsCommand {
             }
             backend => backend?,
         };
-        let (key, _) = find_key(None, options).map_err(AssembleError::from)?;
+        let (key, _) = find_credential(None, options).map_err(AssembleError::from)?;
         let mode = if self.refresh || self.write_snapshot.is_some() {
             FetchMode::Live
         } else {

@@ -24,6 +24,15 @@ pub(super) struct Waiting {
 impl Waiting {
     /// Starts the spinner, if stderr is a terminal too and can move its cursor.
     pub(super) fn new(is_shown: bool, terminal: &TerminalOptions) -> Self {
+        Self::with_message(is_shown, terminal, "waiting for Cursor")
+    }
+
+    /// The same, with another text.
+    pub(super) fn with_message(
+        is_shown: bool,
+        terminal: &TerminalOptions,
+        message: &'static str,
+    ) -> Self {
         let is_shown = is_shown && !terminal.is_dumb && std::io::stderr().is_terminal();
         let mut waiting = Self {
             is_shown,
@@ -32,7 +41,7 @@ impl Waiting {
             use_color: !terminal.no_color,
         };
         if is_shown {
-            let spinner = ProgressBar::new_spinner().with_message("waiting for Cursor");
+            let spinner = ProgressBar::new_spinner().with_message(message);
             // The template is valid; if it were not, the default style is used.
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
                 spinner.set_style(style);

@@ -145,12 +145,16 @@ impl Config {
                 .map(|state| state.join(state_dir::NAME))
                 .or_else(|| home.as_deref().map(state_dir::default_in)),
         };
-        let client = client(
+        let mut client = client(
             &mut reader,
             secret("CURSOR_API_KEY"),
             home.clone(),
             state_dir.clone(),
         );
+        client.access_token = secret("CURSOR_ACCESS_TOKEN");
+        if reader.switch("PI_CURSOR_USE_CLI_LOGIN") {
+            client.cli_logins = cli_logins(environment, home.as_deref());
+        }
         let secret_paths = SecretPaths {
             state: state_dir.clone(),
             agent: set(environment, "PI_CODING_AGENT_DIR").map(str::to_owned),
@@ -292,8 +296,19 @@ fn client(
         identity,
         http_version: http_version.unwrap_or_default(),
         api_key,
+        access_token: None,
+        cli_logins: Vec::new(),
         state_dir,
     }
+}
+
+/// Returns the files that may contain the login of the Cursor CLI.
+fn cli_logins(environment: &Environment, home: Option<&Path>) -> Vec<PathBuf> {
+    let configured = xdg_dir(environment, "XDG_CONFIG_HOME");
+    let configured = configured.or_else(|| Some(home?.join(".config")));
+    let in_home = home.map(|home| home.join(".cursor/auth.json"));
+    let configured = configured.map(|folder| folder.join("cursor/auth.json"));
+    configured.into_iter().chain(in_home).collect()
 }
 
 /// Reads a setting that is a header value of visible characters.

@@ -284,10 +284,10 @@ mod tests {
 
     #[test]
     fn unknown_sources_cause_warnings() {
-        let (choice, warnings) = chosen(&[(SETTING_SOURCES, "Project, mdm,no")]);
-        assert_eq!(warnings, 1);
+        let (choice, warnings) = chosen(&[(SETTING_SOURCES, "Project, mdm,no,plugins")]);
+        assert_eq!(warnings, 2);
         assert!(choice.has(ConfigSource::Project) && choice.has(ConfigSource::Mdm));
-        assert!(!choice.has(ConfigSource::User) && !choice.has(ConfigSource::Plugins));
+        assert!(!choice.has(ConfigSource::User));
     }
 
     #[test]

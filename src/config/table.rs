@@ -13,6 +13,19 @@ pub const SETTINGS: &[Setting] = &[
     )
     .secret(),
     setting(
+        "CURSOR_ACCESS_TOKEN",
+        "",
+        "a token",
+        "A Cursor access token, used if CURSOR_API_KEY is not set. It cannot be renewed. Never logged, never passed to other programs.",
+    )
+    .secret(),
+    setting(
+        "PI_CURSOR_USE_CLI_LOGIN",
+        "off",
+        "off, on",
+        "Use the login of the Cursor CLI if there is no other key or login; see docs/account.md. The CLI's file is only read.",
+    ),
+    setting(
         "CURSOR_SIDECAR_GATEWAY_TOKEN",
         "",
         "16 or more visible characters",
@@ -178,8 +191,8 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "PI_CURSOR_SETTING_SOURCES",
         "all",
-        "all, none, or some of project, user, team, mdm, plugins with commas",
-        "Which Cursor settings are used: rules, skills, MCP servers, hooks; see docs/cursor-settings.md. team and plugins have no effect, because no file that is read contains their settings.",
+        "all, none, or some of project, user, team, mdm with commas",
+        "Which Cursor settings are used: rules, skills, MCP servers, hooks; see docs/cursor-settings.md. team has no effect, because it is not stored in files; plugins is refused, because plugins of Cursor are not loaded.",
     ),
     setting(
         "PI_CURSOR_TRUST_PROJECT",

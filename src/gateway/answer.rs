@@ -54,15 +54,8 @@ pub(super) enum Finish {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct AnswerUsage {
     pub(super) tokens: Tokens,
-    /// How many of the written ones were thinking, by our estimate.
+    /// How many of the written ones were thinking: Cursor's count, else our estimate.
     pub(super) reasoning: u64,
-}
-
-impl AnswerUsage {
-    /// Returns what the model read, from the cache or not.
-    pub(super) fn prompt(&self) -> u64 {
-        self.tokens.input + self.tokens.cache_read + self.tokens.cache_write
-    }
 }
 
 /// One part of a collected answer.

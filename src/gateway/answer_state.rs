@@ -113,7 +113,10 @@ impl<'a> AnswerState<'a> {
                 return false;
             }
             // For users of other front ends; logged elsewhere.
-            TurnEvent::Retrying(_) | TurnEvent::Remark(_) | TurnEvent::Notice(_) => return true,
+            TurnEvent::Retrying(_)
+            | TurnEvent::Waiting(_)
+            | TurnEvent::Remark(_)
+            | TurnEvent::Notice(_) => return true,
         };
         self.updates.send(update).await.is_ok()
     }
@@ -159,7 +162,8 @@ impl<'a> AnswerState<'a> {
                 return Err(ApiError::from_result(result).unwrap_or_else(ApiError::internal));
             }
         };
-        let reasoning = usage::tokens(self.thinking);
+        let reported = result.request_tokens.reasoning;
+        let reasoning = reported.unwrap_or_else(|| usage::tokens(self.thinking));
         // Cursor reports nothing about a turn that was cancelled.
         let tokens = match &self.cut {
             Some(_) => {
@@ -171,7 +175,7 @@ impl<'a> AnswerState<'a> {
                     ..Tokens::default()
                 }
             }
-            None => result.tokens,
+            None => result.request_tokens.tokens,
         };
         let usage = AnswerUsage {
             tokens,

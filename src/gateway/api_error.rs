@@ -126,7 +126,7 @@ impl ApiError {
     /// Returns the error for an unknown path.
     pub(super) fn unknown_path(path: &str) -> Self {
         let message = format!(
-            "not found: {path:?}; the paths are /v1/chat/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/models, /health and /metrics"
+            "not found: {path:?}; the paths are /v1/chat/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/models, /health, /metrics and / (the status page)"
         );
         Self::new(StatusCode::NOT_FOUND, REQUEST, "unknown_url", message)
             .in_form(ErrorForm::of_path(path))
@@ -215,6 +215,14 @@ impl ApiError {
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
         lost.without_retry()
+    }
+
+    /// Returns the code and the message on one line.
+    pub(super) fn summary(&self) -> String {
+        match self.code() {
+            Some(code) => format!("{code}: {}", self.message),
+            None => self.message.to_string(),
+        }
     }
 
     pub(super) fn code(&self) -> Option<&str> {

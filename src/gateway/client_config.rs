@@ -3,6 +3,8 @@
 
 use std::io::Write as _;
 
+use clap::ValueEnum as _;
+
 use super::GatewayError;
 use super::token::{TOKEN, Token};
 use crate::config::Config;
@@ -50,6 +52,17 @@ pub(super) fn print(client: ClientKind, port: u16, config: &Config) -> Result<()
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())
+}
+
+/// Returns the names and settings of all clients.
+pub(super) fn all(port: u16, token: &Token) -> Vec<serde_json::Value> {
+    let place = TokenPlace::of(token);
+    let clients = ClientKind::value_variants().iter().filter_map(|client| {
+        let value = client.to_possible_value()?;
+        let text = settings(*client, port, &place);
+        Some(serde_json::json!({"name": value.get_name(), "text": text}))
+    });
+    clients.collect()
 }
 
 /// How settings refer to the token.
@@ -186,7 +199,6 @@ model_list:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::ValueEnum as _;
     use secrecy::SecretString;
 
     #[test]

@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use http::HeaderMap;
+use http::header::USER_AGENT;
+
 use super::answer_format::AnswerFormat;
 use super::answer_limits::AnswerLimits;
 use super::session_key::SessionHints;
@@ -23,8 +26,16 @@ pub(super) struct ClientTurn {
     pub(super) format: AnswerFormat,
     /// Whether an answer may have at most one call.
     pub(super) is_one_call: bool,
+    /// The program that sent it.
+    pub(super) client: Option<String>,
     /// The folder that the client works in; the gateway's own if absent.
     pub(super) workspace: Option<PathBuf>,
+}
+
+/// Returns the name of the program that sent a request.
+pub(super) fn client_name(headers: &HeaderMap) -> Option<String> {
+    let name = headers.get(USER_AGENT)?.to_str().ok()?;
+    Some(name.to_owned()).filter(|name| !name.is_empty())
 }
 
 /// Reads a reasoning effort; `at` names the field.

@@ -1,5 +1,5 @@
 //! An HTTP endpoint on this machine for clients of OpenAI's and Anthropic's APIs: chat completions,
-//! responses, messages, models, metrics.
+//! responses, messages, models, metrics, and a status page for the user.
 //!
 //! It binds 127.0.0.1 only, requires a token, and executes nothing. A client's tools are called by
 //! ending the answer with the calls; the request with their results resumes the same run.
@@ -27,6 +27,7 @@ mod remote_images;
 mod responses;
 mod router;
 mod session_key;
+mod status;
 mod token;
 mod tool_choice;
 mod transcript_builder;
@@ -47,6 +48,7 @@ use self::client_config::ClientKind;
 pub use self::model_names::ModelNames;
 use self::remote_images::ImageFetcher;
 use self::router::{GatewayState, MAX_TURNS, router};
+use self::status::StatusPage;
 pub use self::token::{Token, TokenError};
 use super::backends::Backends;
 use super::file_limit;
@@ -163,6 +165,7 @@ impl Gateway {
             config,
             turns: TaskTracker::new(),
             turn_permits: Arc::new(Semaphore::new(MAX_TURNS)),
+            status: StatusPage::new(port, &token, idle),
             shutdown: CancellationToken::new(),
         });
         let end = CancellationToken::new();
@@ -203,6 +206,14 @@ impl Gateway {
                 None => format!("what {} says", token::TOKEN),
             };
             let mut stderr = std::io::stderr();
+            // Not in the line for programs, which may log it.
+            if let Ok(link) = self.state.status.link() {
+                let root = url.trim_end_matches("/v1");
+                writeln!(
+                    stderr,
+                    "Status page: {root}{link} (works once, within ten minutes; later {root} asks for the token)"
+                )?;
+            }
             writeln!(
                 stderr,
                 "Give clients {url} as base URL and {key} as API key. `--print-config CLIENT` prints the settings of a client. Ctrl-C ends it."

@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use super::api_error::{ApiError, ErrorForm};
 use super::remote_images::ImageFetcher;
 use super::responses::ResponseStore;
+use super::status::{self, StatusPage};
 use super::{chat, messages, metrics, models, responses};
 use crate::backends::Backends;
 use crate::config::Config;
@@ -28,8 +29,8 @@ use agent::run::Backend;
 use agent::session_manager::SessionManager;
 use agent::turn::Policy;
 use agent_tools::local_http::BodyReader;
-use agent_tools::local_http::access::check_token;
-use cursor_client::account::ApiKey;
+use agent_tools::local_http::access::{HttpError, check_token};
+use cursor_client::account::Credential;
 
 /// How many turns may be active. Turns that wait for their client do not count.
 pub(super) const MAX_TURNS: usize = 256;
@@ -51,12 +52,13 @@ pub(super) struct GatewayState {
     pub(super) turns: TaskTracker,
     /// Permits for them.
     pub(super) turn_permits: Arc<Semaphore>,
+    pub(super) status: StatusPage,
     pub(super) shutdown: CancellationToken,
 }
 
 impl GatewayState {
     /// Returns the account and endpoints.
-    pub(super) fn backend(&self) -> Result<(ApiKey, Backend), ApiError> {
+    pub(super) fn backend(&self) -> Result<(Credential, Backend), ApiError> {
         Ok(self.backends.get(None, &self.config.client)?)
     }
 }
@@ -85,6 +87,10 @@ pub(super) fn router(state: Arc<GatewayState>) -> Router {
         .route("/v1/models/{*id}", get(models::find).fallback(only_get))
         .route("/health", get(health).fallback(only_get))
         .route("/metrics", get(metrics::show).fallback(only_get))
+        .route(status::PAGE, get(status::page).fallback(only_get))
+        .route(status::EVENTS, get(status::events).fallback(only_get))
+        .route(status::SIGN_IN, post(status::sign_in).fallback(only_post))
+        .route(status::SIGN_OUT, post(status::sign_out).fallback(only_post))
         .fallback(|uri: Uri| async move { ApiError::unknown_path(uri.path()) })
         .layer(from_fn_with_state(Arc::clone(&state), require_token))
         .with_state(state)
@@ -99,13 +105,25 @@ async fn require_token(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let checked = check_token(request.headers(), &state.token)
-        .or_else(|error| check_api_key(request.headers(), &state.token).ok_or(error));
-    if let Err(error) = checked {
+    if state.status.is_allowed(&request) {
+        return Ok(next.run(request).await);
+    }
+    if let Err(error) = check_request_token(request.headers(), &state.token) {
+        if let Some(response) = status::admit(&state.status, &request) {
+            return Ok(response);
+        }
         let form = ErrorForm::of_path(request.uri().path());
         return Err(ApiError::from(error).in_form(form));
     }
     Ok(next.run(request).await)
+}
+
+/// Checks the token of a request, in either header.
+pub(super) fn check_request_token(
+    headers: &HeaderMap,
+    token: &SecretString,
+) -> Result<(), HttpError> {
+    check_token(headers, token).or_else(|error| check_api_key(headers, token).ok_or(error))
 }
 
 /// Checks the token in `x-api-key`, as [`check_token`] does.

@@ -19,6 +19,7 @@ use super::client_turn::ClientTurn;
 use super::models::PROFILE;
 use super::router::GatewayState;
 use super::session_key;
+use super::status::{TurnOrigin, TurnOutcome, TurnReport};
 use crate::model_resolver::{ModelRequest, ResolvedModel, catalog_client};
 use agent::catalog::SpeedPreferences;
 use agent::conversation::transcript::Transcript;
@@ -29,7 +30,7 @@ use agent::turn::usage;
 use agent::turn::{Frontend, HostToolMode, Keep, Stop, Surface, TurnRequest, turn_events};
 use agent_tools::local_http::access::HttpError;
 use agent_tools::policy::HostPolicy;
-use cursor_client::account::ApiKey;
+use cursor_client::account::Credential;
 use foundation::{Digest, prefix};
 
 /// The header of responses that names the model which answers.
@@ -58,7 +59,7 @@ impl StartedTurn {
 /// What all turns of a request share.
 struct GatewayTurnContext {
     state: Arc<GatewayState>,
-    key: ApiKey,
+    key: Credential,
     backend: Backend,
     resolved: ResolvedModel,
     arrived: Instant,
@@ -67,6 +68,8 @@ struct GatewayTurnContext {
     /// The id of the session, if the request names one.
     session: Option<String>,
     updates: mpsc::Sender<TurnUpdate>,
+    /// For the status page.
+    report: TurnReport,
 }
 
 /// Estimates the tokens of a request.
@@ -119,6 +122,14 @@ pub(super) async fn start(
         turn = turn_id,
         session = prefix(ticket.session_id())
     );
+    let workspace = turn.workspace.unwrap_or_else(|| state.workspace.clone());
+    let report = state.status.board.begin(&TurnOrigin {
+        session: session_key::to_token(ticket.session_id()),
+        name: turn.session.name,
+        client: turn.client,
+        model: started.model.clone(),
+        folder: workspace.display().to_string(),
+    });
     let context = GatewayTurnContext {
         state: Arc::clone(state),
         key,
@@ -130,9 +141,10 @@ pub(super) async fn start(
             is_one_call: turn.is_one_call,
             is_retried: false,
         },
-        workspace: turn.workspace.unwrap_or_else(|| state.workspace.clone()),
+        workspace,
         session,
         updates,
+        report,
     };
     tracing::debug!(parent: &span, asked = turn.model, model = started.model, "turn.model");
     let running = run(context, turn.format, transcript, ticket, permit);
@@ -175,7 +187,7 @@ async fn run(
     let repaired = context.correct(history, &first.text, &problem).await;
     drop(first);
     match repaired {
-        Err(error) => context.send(TurnUpdate::End(Err(error))).await,
+        Err(error) => context.fail(error).await,
         Ok(second) => match checked(&format, &second) {
             Ok(text) => context.finish_with(text, second).await,
             Err(problem) => {
@@ -231,13 +243,28 @@ impl GatewayTurnContext {
         self.finish(driven.ticket, driven.end).await;
     }
 
+    /// Sends the error of a turn that was not run.
+    async fn fail(&self, error: ApiError) {
+        self.report.end(TurnOutcome::Failed(error.summary()));
+        self.send(TurnUpdate::End(Err(error))).await;
+    }
+
     /// Sends the end. A run that waits for calls which did not reach the client is released.
     async fn finish(&self, mut ticket: TurnTicket, end: Result<TurnEnd, ApiError>) {
         let is_waiting = end
             .as_ref()
             .is_ok_and(|end| end.finish == Finish::ToolCalls);
+        let outcome = match &end {
+            _ if self.updates.is_closed() => TurnOutcome::Cancelled,
+            Ok(end) if is_waiting => TurnOutcome::Calls(end.usage.tokens),
+            Ok(end) => TurnOutcome::Answered(end.usage.tokens),
+            Err(error) => TurnOutcome::Failed(error.summary()),
+        };
+        // Before the client can send its next request.
+        self.report.end(outcome);
         let sent = self.updates.send(TurnUpdate::End(end)).await;
         if is_waiting && (sent.is_err() || ticket.cancel_token().is_cancelled()) {
+            self.report.release();
             ticket.release().await;
         }
     }
@@ -297,6 +324,7 @@ impl GatewayTurnContext {
         let mut answer = AnswerState::new(&self.updates, token, handling, options);
         let sending = async {
             while let Some(event) = inbox.recv().await {
+                self.report.event(&event, self.updates.capacity() == 0);
                 if answer.cut.is_none() && (!answer.take(event).await || answer.cut.is_some()) {
                     cancel.cancel();
                 }
@@ -317,8 +345,8 @@ impl GatewayTurnContext {
         tracing::debug!(
             stop = ?StopName(&result.stop),
             ms = self.arrived.elapsed().as_millis() as u64,
-            input = result.tokens.input,
-            output = result.tokens.output,
+            input = result.request_tokens.tokens.prompt(),
+            output = result.request_tokens.tokens.output,
             "turn.answered"
         );
         if let (Stop::Finished, Some(id), Some(window)) =

@@ -2,17 +2,27 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use jsonrpsee::types::ErrorObjectOwned;
+use secrecy::ExposeSecret as _;
+use tokio_util::sync::CancellationToken;
 
-use super::error::{INVALID_PARAMS, internal};
+use super::error::{CANCELLED, INVALID_PARAMS, internal};
 use super::protocol::*;
 use agent::run::{Backend, dashboard};
 use cursor_client::ClientOptions;
-use cursor_client::account::{BrowserLogin, Dashboard, KeySource, SubscriptionPlan, find_key};
+use cursor_client::account::{
+    BrowserLogin, Credential, CredentialSource, Dashboard, LoginExchange, LoginTokens,
+    SubscriptionPlan, find_credential,
+};
+use cursor_client::endpoint::Endpoints;
+use cursor_client::http_clients::Http;
 
 /// How many logins may be open.
 const MAX_LOGINS: usize = 8;
+const INSTRUCTIONS: &str =
+    "Sign in to Cursor on this page. The browser may run on another machine.";
 
 /// Logins that were started and have not ended.
 #[derive(Default)]
@@ -21,6 +31,7 @@ pub(super) struct Logins(Mutex<VecDeque<Arc<StartedLogin>>>);
 struct StartedLogin {
     login: BrowserLogin,
     dashboard: Dashboard,
+    cancelled: CancellationToken,
 }
 
 impl Logins {
@@ -36,49 +47,119 @@ impl Logins {
         let result = LoginStartResult {
             login_id: login.id().to_string(),
             url: login.page().into(),
+            instructions: INSTRUCTIONS.into(),
         };
         let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if started.len() == MAX_LOGINS {
             started.pop_front();
         }
-        started.push_back(Arc::new(StartedLogin { login, dashboard }));
+        started.push_back(Arc::new(StartedLogin {
+            login,
+            dashboard,
+            cancelled: CancellationToken::new(),
+        }));
         Ok(result)
     }
 
-    /// Waits for the end of a login and stores its key. May be called again after it was cancelled.
+    fn find(&self, login_id: &str) -> Option<Arc<StartedLogin>> {
+        let started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = started
+            .iter()
+            .find(|started| started.login.id().to_string() == login_id);
+        found.cloned()
+    }
+
+    /// Ends a login. Returns whether there was one.
+    pub(super) fn cancel(&self, params: &LoginCancelParams) -> bool {
+        let Some(started) = self.find(&params.login_id) else {
+            return false;
+        };
+        started.cancelled.cancel();
+        self.forget(&started);
+        true
+    }
+
+    fn forget(&self, started: &Arc<StartedLogin>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|other| !Arc::ptr_eq(other, started));
+    }
+
+    /// Waits for the end of a login and stores it, unless the host does. May be called again after
+    /// the request was cancelled.
     pub(super) async fn wait(
         &self,
         params: &LoginWaitParams,
         options: &ClientOptions,
     ) -> Result<LoginWaitResult, ErrorObjectOwned> {
-        let known =
-            |started: &&Arc<StartedLogin>| started.login.id().to_string() == params.login_id;
-        let started = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .find(known)
-            .cloned();
-        let Some(started) = started else {
+        let Some(started) = self.find(&params.login_id) else {
             let problem = "loginId: no such login; begin one with login/start";
             return Err(ErrorObjectOwned::owned(INVALID_PARAMS, problem, None::<()>));
         };
-        let done = started.login.wait(&started.dashboard).await;
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|other| !Arc::ptr_eq(other, &started));
+        let done = tokio::select! {
+            done = started.login.wait(&started.dashboard) => done,
+            () = started.cancelled.cancelled() => {
+                // pi displays no error for this text.
+                let text = "Login cancelled";
+                return Err(ErrorObjectOwned::owned(CANCELLED, text, None::<()>));
+            }
+        };
+        self.forget(&started);
         let login = done.map_err(|error| internal(&error.to_string()))?;
-        login
-            .save(options)
-            .map_err(|error| internal(&error.to_string()))?;
+        if !params.return_tokens {
+            login
+                .save(options)
+                .map_err(|error| internal(&error.to_string()))?;
+        }
         tracing::debug!("login.done");
+        let tokens = match &login.credential {
+            Credential::Login(tokens) => HostLogin::of(tokens),
+            // A login has tokens.
+            Credential::Key(_) => return Err(internal("the login has no tokens")),
+        };
         Ok(LoginWaitResult {
             email: login.email,
-            expires_at: login.expires_ms,
+            expires_at: tokens.expires,
+            tokens: params.return_tokens.then_some(tokens),
         })
     }
+}
+
+impl HostLogin {
+    fn of(tokens: &LoginTokens) -> Self {
+        let refresh = tokens.refresh.as_ref().map(|token| token.expose_secret());
+        Self {
+            access: tokens.for_host(),
+            refresh: refresh.unwrap_or_default().to_owned(),
+            expires: tokens.renew_at_ms(SystemTime::now()),
+        }
+    }
+}
+
+/// Renews a login that the host stores.
+pub(super) async fn refresh(
+    params: &LoginRefreshParams,
+    options: &ClientOptions,
+) -> Result<HostLogin, ErrorObjectOwned> {
+    let credential = Credential::parse(&params.access);
+    let mut tokens = match credential.map_err(|error| internal(&error.to_string()))? {
+        Credential::Login(tokens) => tokens,
+        Credential::Key(_) => {
+            let text = "access: not a login";
+            return Err(ErrorObjectOwned::owned(INVALID_PARAMS, text, None::<()>));
+        }
+    };
+    tokens.refresh = Some(params.refresh.as_str())
+        .filter(|token| !token.is_empty())
+        .map(Into::into);
+    tokens.learn();
+    let endpoints = Endpoints::resolve(&options.endpoints);
+    let endpoints = endpoints.map_err(|error| internal(&error.to_string()))?;
+    let http = Arc::new(Http::new(options.trust.clone()));
+    let source = CredentialSource::Host;
+    let login = LoginExchange::new(http, endpoints.backend, tokens, source, options);
+    let renewed = login.tokens().await;
+    let renewed = renewed.map_err(|error| internal(&error.to_string()))?;
+    Ok(HostLogin::of(&renewed))
 }
 
 /// Returns who the user is. A missing or refused key is part of the result, not an error.
@@ -87,7 +168,7 @@ pub(super) async fn status(
     options: &ClientOptions,
     backend: impl FnOnce() -> Result<Backend, String>,
 ) -> AccountStatus {
-    let key_source = match find_key(params.api_key.as_deref(), options) {
+    let key_source = match find_credential(params.api_key.as_deref(), options) {
         Ok((_, source)) => Some(source.into()),
         // The code below reports it when it uses the key.
         Err(_) => None,
@@ -122,12 +203,14 @@ pub(super) async fn status(
     }
 }
 
-impl From<KeySource> for KeyOrigin {
-    fn from(source: KeySource) -> Self {
+impl From<CredentialSource> for KeyOrigin {
+    fn from(source: CredentialSource) -> Self {
         match source {
-            KeySource::Host => Self::Host,
-            KeySource::Environment => Self::Environment,
-            KeySource::Login => Self::Login,
+            CredentialSource::Host => Self::Host,
+            CredentialSource::Environment => Self::Environment,
+            CredentialSource::AccessToken => Self::AccessToken,
+            CredentialSource::Login => Self::Login,
+            CredentialSource::CursorCli => Self::CursorCli,
         }
     }
 }
@@ -139,6 +222,10 @@ impl From<SubscriptionPlan> for AccountPlan {
             used_cents: plan.used_cents,
             limit_cents: plan.limit_cents,
             percent_used: plan.percent_used,
+            auto_percent_used: plan.auto_percent_used,
+            named_percent_used: plan.named_percent_used,
+            on_demand_cents: plan.on_demand_cents,
+            on_demand_limit_cents: plan.on_demand_limit_cents,
             period_ends_at: plan.period_ends_ms,
             message: plan.message,
         }

@@ -101,10 +101,10 @@ impl Parser {
         kind: MessageKind,
         identity: Option<Vec<String>>,
     ) -> Result<(), MessageError> {
-        let mut message = Message::new(kind);
-        if let Some(identity) = identity {
-            message = message.with_identity(identity);
-        }
+        let mut message = match identity {
+            Some(identity) => Message::identified_by(identity, kind),
+            None => Message::new(kind),
+        };
         if !source.value["timestamp"].is_null() {
             message = message.at(&source.value["timestamp"]);
         }
@@ -373,19 +373,16 @@ fn content_identity(content: &Json) -> String {
     let Json::Array(blocks) = content else {
         return content.to_string();
     };
-    let blocks = blocks
-        .iter()
-        .filter(|block| block["type"] != "thinking")
-        .map(|block| {
+    let blocks = blocks.iter().filter(|block| block["type"] != "thinking");
+    let blocks = blocks.map(|block| match block["data"].as_str() {
+        Some(data) if block["type"] == "image" => {
             let mut block = block.clone();
-            if block["type"] == "image"
-                && let Some(data) = block["data"].as_str()
-            {
-                block["data"] = short_hash(data).into();
-            }
-            block
-        });
-    Json::Array(blocks.collect()).to_string()
+            block["data"] = short_hash(data).into();
+            block.to_string()
+        }
+        _ => block.to_string(),
+    });
+    format!("[{}]", Vec::from_iter(blocks).join(","))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The method table: one entry per method, with its handler, its schema and its types.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jsonrpsee::core::RegisterMethodError;
@@ -39,6 +40,8 @@ pub(super) struct Context {
     pub(super) cwd: Mutex<Option<PathBuf>>,
     /// When the host executes its tools.
     pub(super) tools: Mutex<HostToolTiming>,
+    /// Whether the host displays what a turn waits for.
+    pub(super) shows_waits: AtomicBool,
     /// The host's policy for native tools.
     pub(super) native_tools: Mutex<HostPolicy>,
     pub(super) turns: Turns,
@@ -206,6 +209,7 @@ pub(super) fn methods() -> Vec<RegisteredMethod> {
                     models: &context.models,
                     tools: *context.tools.lock().unwrap_or_else(PoisonError::into_inner),
                     native_tools: context.native_tools(),
+                    shows_waits: context.shows_waits.load(Ordering::Relaxed),
                 };
                 context.turns.start(params, turn).await
             },
@@ -271,6 +275,19 @@ pub(super) fn methods() -> Vec<RegisteredMethod> {
             },
         ),
         method(
+            "login/cancel",
+            |params: LoginCancelParams, context, _| async move {
+                let found = context.logins.cancel(&params);
+                Ok(LoginCancelResult { found })
+            },
+        ),
+        method(
+            "login/refresh",
+            |params: LoginRefreshParams, context, _| async move {
+                account::refresh(&params, &context.config.client).await
+            },
+        ),
+        method(
             "account/status",
             |params: AccountStatusParams, context, _| async move {
                 let backend = || {
@@ -306,7 +323,12 @@ fn initialize(
             "protocolVersion: this sidecar speaks version {PROTOCOL_VERSION}, the host {}; install matching versions",
             params.protocol_version
         );
-        return Err(ErrorObjectOwned::owned(INVALID_PARAMS, problem, None::<()>));
+        let own = json!({
+            "name": env!("CARGO_PKG_NAME"),
+            "version": env!("CARGO_PKG_VERSION"),
+            "protocolVersion": PROTOCOL_VERSION,
+        });
+        return Err(ErrorObjectOwned::owned(INVALID_PARAMS, problem, Some(own)));
     }
     tracing::debug!(
         host = params.host.name,
@@ -325,8 +347,14 @@ fn initialize(
     let cwd = params.host.cwd.map(PathBuf::from);
     *context.cwd.lock().unwrap_or_else(PoisonError::into_inner) = cwd;
     let policy = context.turns.policy();
+    // Settings are read before the first turn needs them. git is not: no process is started
+    // before there is a turn.
+    let library = context.turns.library();
+    library.prefetch(&policy.cursor, &context.cwd());
     let asks = policy.bridge == Bridging::On && policy.questions == Questions::Asked;
     let tools = params.capabilities.tools;
+    let shows_waits = params.capabilities.waiting;
+    context.shows_waits.store(shows_waits, Ordering::Relaxed);
     *context.tools.lock().unwrap_or_else(PoisonError::into_inner) = tools;
     let stated = HostPolicy::from(&params.native_tools);
     let native_tools = context.native_tools.lock();

@@ -20,6 +20,7 @@ mod peer;
 mod protocol;
 mod reply_queue;
 mod schema;
+mod session_usage;
 mod slash_commands;
 mod stdio;
 mod turn_events;
@@ -27,7 +28,9 @@ mod turn_result;
 mod turns;
 mod typescript;
 mod user_choices;
+mod wait_clock;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -79,6 +82,7 @@ pub async fn serve(config: Arc<Config>, reaper: ChildReaper) -> Result<ExitKind,
         cwd: Mutex::default(),
         tools: Mutex::default(),
         native_tools: Mutex::default(),
+        shows_waits: AtomicBool::default(),
         turns: turns::Turns::new(Arc::clone(&library), Arc::clone(&config)),
         endpoints: McpEndpoint::default(),
         logins: account::Logins::default(),

@@ -14,7 +14,7 @@ use agent::catalog::{
     ResolvedSpeed, Speed, SpeedPreferences, ThinkingLevel, save_speed,
 };
 use agent::run::{Backend, Model};
-use cursor_client::account::{ApiKey, KeyError, find_key};
+use cursor_client::account::{Credential, KeyError, find_credential};
 use foundation::state_dir::STATE_DIR;
 
 /// How long a host in print mode waits for a stale list to be refreshed, because it cannot be
@@ -75,8 +75,8 @@ impl ModelService {
         freshness: ListFreshness,
         backend: impl FnOnce() -> Result<Backend, String>,
     ) -> ModelList {
-        let key = match self.key(given_key) {
-            Ok(key) => key,
+        let credential = match self.credential(given_key) {
+            Ok(credential) => credential,
             Err(KeyError::Missing) => {
                 let endpoints = &self.config.client.endpoints;
                 let catalog = &self.resolver.catalog;
@@ -87,7 +87,7 @@ impl ModelService {
             }
         };
         let client = match backend() {
-            Ok(backend) => catalog_client(&backend, key),
+            Ok(backend) => catalog_client(&backend, credential),
             Err(problem) => return ModelList::bundled(FallbackReason::DiscoveryFailed, &problem),
         };
         match freshness {
@@ -100,9 +100,9 @@ impl ModelService {
         }
     }
 
-    /// Returns the key of the host, else the configured one.
-    fn key(&self, given: Option<&str>) -> Result<ApiKey, KeyError> {
-        find_key(given, &self.config.client).map(|(key, _)| key)
+    /// Returns the credential of the host, else the user's own.
+    fn credential(&self, given: Option<&str>) -> Result<Credential, KeyError> {
+        find_credential(given, &self.config.client).map(|(credential, _)| credential)
     }
 
     /// Converts a list to the result of `models/list` and records what the host has been sent.
@@ -165,11 +165,11 @@ impl ModelService {
             };
             return Ok(with_limits(model, &request, None));
         }
-        let key = self
-            .key(given_key)
+        let credential = self
+            .credential(given_key)
             .map_err(|error| for_host(&error.into()))?;
         let levels = *lock(&self.levels);
-        let client = catalog_client(backend, key);
+        let client = catalog_client(backend, credential);
         let resolved = self
             .resolver
             .resolve(&request, preferences, levels, &client);

@@ -3,19 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
 use super::error::NO_KEY;
 use super::methods::{Context, report};
 use super::models::ListFreshness;
 use super::protocol::*;
+use super::session_usage;
 use super::user_choices::{self, UserChoices};
 use crate::checkup::{self, Severity};
+use crate::usage_report;
 use agent::catalog::{HostModels, ListSource, ModelList, ResolvedSpeed, Speed, SpeedSource};
 use agent::turn::{Bridging, Policy, Surface};
 use agent_tools::bridge::tool_set::{BuiltinTools, HostTool};
 use agent_tools::host_delegate::HostToolSet;
 use agent_tools::policy::{DenialReason, NativeTool, ToolDecision, ToolDecisions};
-use cursor_client::account::KeySource;
+use cursor_client::account::CredentialSource;
 
 const REFRESH: &str = "cursor-refresh-models";
 const DOCTOR: &str = "cursor-doctor";
@@ -23,6 +26,7 @@ const FAST: &str = "cursor-fast";
 const MODE: &str = "cursor-mode";
 const TOOLS: &str = "cursor-tools";
 const TRUST: &str = "cursor-trust";
+const USAGE: &str = "cursor-usage";
 
 /// Returns the commands a host should register.
 pub(super) fn specs() -> Vec<SlashCommand> {
@@ -55,6 +59,11 @@ pub(super) fn specs() -> Vec<SlashCommand> {
         offer(
             TRUST,
             "Accept the MCP servers and hooks of this project's Cursor settings as they are now",
+            &[],
+        ),
+        offer(
+            USAGE,
+            "Show the plan of your Cursor account, its usage, and the tokens of this session",
             &[],
         ),
         offer(
@@ -114,6 +123,7 @@ pub(super) async fn run(context: &Context, params: SessionCommandParams) -> Sess
         Some(MODE) => Some(command.mode()),
         Some(TOOLS) => Some(info(command.tools().await)),
         Some(TRUST) => Some(command.trust()),
+        Some(USAGE) => Some(command.usage().await),
         Some(unknown) => Some(error(format!(
             "cursor-sidecar has no command {unknown}; install matching versions"
         ))),
@@ -152,9 +162,15 @@ impl CommandContext<'_> {
         let Some(model) = self.params.model.as_deref() else {
             return "The chosen model is not one of Cursor's".into();
         };
-        let found = self.rows.find(model);
-        let base = found.map_or(model, |found| found.model.base_id());
-        format!("Fast mode not supported by {base}")
+        let Ok(found) = self.rows.find(model) else {
+            return format!("Fast mode not supported by {model}");
+        };
+        let row = found.model;
+        if row.base.parameter("fast").is_some() {
+            // The model has it, this context size does not.
+            return format!("Fast mode not supported by {}", row.id);
+        }
+        format!("Fast mode not supported by {}", row.base_id())
     }
 
     /// Returns the status line for a Cursor model, which shows only deviations from the default.
@@ -281,6 +297,35 @@ impl CommandContext<'_> {
         match self.context.turns.library().accept(&self.workspace()) {
             Ok(accepted) => info(accepted),
             Err(problem) => error(problem.to_string()),
+        }
+    }
+
+    /// Returns the account's plan and the tokens of the session.
+    async fn usage(&self) -> Notice {
+        let turns = &self.context.turns;
+        let session = self.params.session_id.as_deref();
+        let tokens = session
+            .and_then(|session| turns.session_usage(session))
+            .and_then(session_usage::describe);
+        let tokens = tokens.unwrap_or_else(|| "This session: no usage reported yet".into());
+        let (_, backend) = match turns.backend(self.params.api_key.as_deref()) {
+            Ok(found) => found,
+            Err(problem) => return error(problem),
+        };
+        let dashboard = backend.dashboard();
+        let (profile, plan) = tokio::join!(
+            dashboard.user(&backend.account),
+            dashboard.plan(&backend.account)
+        );
+        match plan {
+            Ok(plan) => {
+                // The profile is informational.
+                let profile = profile.unwrap_or_default();
+                let mut lines = usage_report::lines(&profile, &plan, SystemTime::now());
+                lines.push(tokens);
+                info(lines.join("\n"))
+            }
+            Err(problem) => warning(format!("{tokens}\nThe plan is not known: {problem}")),
         }
     }
 
@@ -414,7 +459,10 @@ impl CommandContext<'_> {
 
 /// Returns the findings of the checks, the settings that were changed, and drift of the protocol.
 fn described(context: &Context) -> String {
-    let host_key = context.turns.has_host_key().then_some(KeySource::Host);
+    let host_key = context
+        .turns
+        .has_host_key()
+        .then_some(CredentialSource::Host);
     let mut lines: Vec<String> = checkup::check(&context.config, host_key, NO_KEY)
         .into_iter()
         .map(|finding| match finding.severity {
@@ -427,6 +475,14 @@ fn described(context: &Context) -> String {
     let set = |setting: &&EffectiveSetting| setting.source != SettingSource::Default;
     let settings = report.settings.iter().filter(set);
     lines.extend(settings.map(|setting| format!("{} = {}", setting.name, setting.value)));
+    let counters = report.counters.iter();
+    lines.extend(counters.filter_map(|(name, count)| {
+        let part = name.strip_prefix("context.incomplete{part=\"")?;
+        let part = part.trim_end_matches("\"}");
+        Some(format!(
+            "! sent to Cursor without waiting: {part} ({count} times)"
+        ))
+    }));
     let drift = report.wire_drift.iter();
     lines.extend(drift.map(|(what, count)| format!("unknown to us: {what} ({count} times)")));
     lines.join("\n")

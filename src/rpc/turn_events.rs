@@ -24,6 +24,8 @@ pub(super) async fn send_events(peer: &Peer, turn_id: &str, batch: &mut Vec<Turn
                 text: cleaned(text),
             },
             TurnEvent::ThinkingDone => HostEvent::ThinkingDone,
+            // The wait clock adds the time and sends it.
+            TurnEvent::Waiting(_) => continue,
             TurnEvent::Retrying(reason) => HostEvent::Retrying {
                 reason: presentable(&reason),
             },

@@ -1,7 +1,7 @@
 //! `turn/*` and `session/*`: converts the host's requests for [`agent::turn`] and sends back the
 //! events.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use futures_util::StreamExt as _;
@@ -20,6 +20,7 @@ use super::protocol::*;
 use super::turn_events::{call_host_tool, log, request_permission, send_events};
 use super::turn_result::{not_started, to_result};
 use super::user_choices::{UnknownMode, UserChoices};
+use super::wait_clock::WaitClock;
 use crate::backends::Backends;
 use crate::config::Config;
 use crate::model_resolver::ResolvedModel;
@@ -31,14 +32,15 @@ use agent::run::{Backend, Mode};
 use agent::session_manager::{
     AnswerSummary, ReserveError, SessionManager, SessionSelector, TurnTicket,
 };
+use agent::turn::usage::SessionUsage;
 use agent::turn::{
-    Follows, Frontend, HostToolMode, Keep, Policy, Stop, Surface, TurnRequest, turn_events,
-    user_message,
+    Follows, Frontend, HostToolMode, Keep, Policy, Stop, Surface, TurnEvent, TurnRequest,
+    turn_events, user_message,
 };
 use agent_tools::bridge::Verdict;
 use agent_tools::cursor_config::ConfigCache;
 use agent_tools::policy::HostPolicy;
-use cursor_client::account::ApiKey;
+use cursor_client::account::Credential;
 use foundation::{Digest, prefix};
 
 /// Statistics of the events sent to the host during a turn.
@@ -72,6 +74,8 @@ pub(super) struct TurnContext<'a> {
     pub(super) tools: HostToolTiming,
     /// The host's policy for native tools, from `initialize`.
     pub(super) native_tools: HostPolicy,
+    /// Whether the host displays what a turn waits for.
+    pub(super) shows_waits: bool,
 }
 
 fn invalid(problem: String) -> ErrorObjectOwned {
@@ -189,7 +193,8 @@ impl Turns {
         if let (TurnKind::Main, Some(is_trusted)) = (params.kind, params.project_trusted) {
             library.set_host_trust(&workspace, is_trusted);
         }
-        prefetch_settings(&library, &policy, &workspace);
+        // They are read while the model is resolved.
+        library.prefetch(&policy.cursor, &workspace);
         let choices = UserChoices::read(params.kept.as_ref().unwrap_or(&SavedChoices::default()));
         let mode = match mode(&params, &choices) {
             Ok(mode) => mode,
@@ -256,11 +261,31 @@ impl Turns {
         let turn_id = params.turn_id;
         let sending = async {
             let mut batch = Vec::new();
-            while inbox.recv_many(&mut batch, BATCH).await > 0 {
+            let mut clock = WaitClock::new(context.peer, &turn_id, context.shows_waits);
+            loop {
+                tokio::select! {
+                    count = inbox.recv_many(&mut batch, BATCH) => if count == 0 { break },
+                    () = clock.tick() => {
+                        clock.send().await;
+                        continue;
+                    }
+                }
+                let line = batch.iter().rev().find_map(|event| match event {
+                    TurnEvent::Waiting(line) => Some(line.clone()),
+                    _ => None,
+                });
+                batch.retain(|event| !matches!(event, TurnEvent::Waiting(_)));
+                if let Some(line) = line {
+                    clock.begin(line).await;
+                }
+                if batch.is_empty() {
+                    continue;
+                }
                 stats.first.get_or_insert_with(Instant::now);
                 stats.events += batch.len();
                 send_events(context.peer, &turn_id, &mut batch).await;
             }
+            clock.end().await;
         };
         let calling = async {
             // All in this task, so that the host gets calls in the order they were made.
@@ -384,14 +409,19 @@ impl Turns {
     }
 
     /// Returns the backend for a key, built once.
-    pub(super) fn backend(&self, key: Option<&str>) -> Result<(ApiKey, Backend), String> {
+    pub(super) fn backend(&self, key: Option<&str>) -> Result<(Credential, Backend), String> {
         let found = self.backends.get(key, &self.config.client);
         found.map_err(|error| for_host(&error))
     }
 
+    /// Returns what Cursor reported for a session that is open.
+    pub(super) fn session_usage(&self, session: &str) -> Option<SessionUsage> {
+        self.sessions.usage(session)
+    }
+
     /// Returns whether the key in use was sent by the host.
     pub(super) fn has_host_key(&self) -> bool {
-        self.backends.uses_host_key(&self.config.client)
+        self.backends.uses_host_credential()
     }
 
     /// Returns the backend in use, else the configured one.
@@ -401,13 +431,6 @@ impl Turns {
         }
         Backend::new(&self.config.client).map_err(|error| for_host(&error))
     }
-}
-
-/// Reads the workspace's Cursor settings in the background while the model is resolved.
-fn prefetch_settings(library: &Arc<ConfigCache>, policy: &Policy, workspace: &Path) {
-    let library = Arc::clone(library);
-    let (choice, workspace) = (policy.cursor.clone(), workspace.to_owned());
-    tokio::spawn(async move { drop(library.open(&choice, &workspace).await) });
 }
 
 /// Returns the mode of a turn: its own, else the user's choice. A side turn, or a host that keeps

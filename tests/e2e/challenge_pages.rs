@@ -14,7 +14,7 @@ use test_support::simulator::{Simulator, Transport};
 const PAGE: &str = "<!DOCTYPE html><html><title>Just a moment...</title>Please log in or verify that you are human. Unauthorized API key token.</html>";
 
 /// A backend that answers with a page where `place` says.
-fn behind_challenge(place: &str, status: u16) -> Simulator {
+fn answering_with_page(place: &str, status: u16) -> Simulator {
     let answer = inline(&json!({"status": value(status), "body": PAGE.to_string()}));
     let place = place.replace("PAGE", &answer);
     let steps = r#"{ text = "ok" }, { usage = {} }, { end = true }"#;
@@ -46,7 +46,7 @@ const STATUSES: [u16; 3] = [403, 200, 503];
 #[tokio::test]
 async fn a_page_in_place_of_a_token_is_no_refused_key() {
     for status in STATUSES {
-        let simulator = behind_challenge("exchange = PAGE", status);
+        let simulator = answering_with_page("exchange = PAGE", status);
         let mut ours = RunClient::new(&simulator, Transport::Http1);
         ours.policy.transport = 1;
         ours.policy.server = 1;
@@ -66,7 +66,7 @@ async fn a_page_in_place_of_a_token_is_no_refused_key() {
 async fn a_page_in_place_of_a_run_is_no_refused_key() {
     let run = "unary = { \"/agent.v1.AgentService/RunSSE\" = PAGE, \"/agent.v1.AgentService/Run\" = PAGE }";
     for status in STATUSES {
-        let simulator = behind_challenge(run, status);
+        let simulator = answering_with_page(run, status);
         let mut ours = RunClient::new(&simulator, Transport::Http1);
         ours.policy.transport = 1;
         ours.policy.server = 1;
@@ -89,7 +89,7 @@ async fn a_page_in_place_of_a_run_is_no_refused_key() {
 fn a_page_in_place_of_the_models_is_no_refused_key() {
     let list = "unary = { \"/v1/models\" = PAGE, \"/aiserver.v1.AiService/AvailableModels\" = PAGE, \"/agent.v1.AgentService/GetUsableModels\" = PAGE }";
     for status in STATUSES {
-        let simulator = behind_challenge(list, status);
+        let simulator = answering_with_page(list, status);
         let mut session = RpcSession::new(&simulator, "s", &[]);
         let listed = session.host.call("models/list", json!({"refresh": true}));
         let result = &listed["result"];

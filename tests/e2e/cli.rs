@@ -81,8 +81,8 @@ fn invalid_settings_are_reported_in_one_line() {
     error: CURSOR_BACKEND_URL: plain http is only accepted for this machine (localhost, 127.0.0.1, [::1]); use https for example.com
     error: CURSOR_BACKEND_URL: not a usable URL (relative URL without a base); expected something like https://api2.cursor.sh
     error: PI_CURSOR_AGENT_URL: unsupported scheme "ftp"; use https
-    error: cannot exchange the API key: SSL_CERT_FILE: cannot read CA file no-such-file.pem: No such file or directory (os error 2)
-    error: cannot exchange the API key: NODE_EXTRA_CA_CERTS: cannot read CA file no-such-file.pem: No such file or directory (os error 2)
+    error: cannot get a token from Cursor: SSL_CERT_FILE: cannot read CA file no-such-file.pem: No such file or directory (os error 2)
+    error: cannot get a token from Cursor: NODE_EXTRA_CA_CERTS: cannot read CA file no-such-file.pem: No such file or directory (os error 2)
     "#);
 }
 
@@ -396,8 +396,8 @@ fn requested(simulator: &Simulator, model: &str) -> serde_json::Value {
 #[test]
 fn ask_resolves_models_as_hosts_do() {
     let simulator = Simulator::start(Transport::Http1);
-    let sized = requested(&simulator, "sonnet@1m");
-    assert_eq!(sized["modelId"], "claude-4.5-sonnet");
+    let sized = requested(&simulator, "sonnet-5@1m");
+    assert_eq!(sized["modelId"], "claude-sonnet-5");
     let size = json!({"id": "context", "value": "1m"});
     let has = |model: &serde_json::Value, parameter: &serde_json::Value| {
         let parameters = model["parameters"].as_array().unwrap();

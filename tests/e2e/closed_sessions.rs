@@ -77,7 +77,7 @@ fn a_session_closed_after_an_abort_is_opened_again() {
 
 /// Log events of a session's runs contain the prefix of its key.
 #[test]
-fn what_becomes_of_a_run_is_logged_by_its_key() {
+fn the_end_of_a_run_is_logged_by_its_key() {
     let folder = tempfile::tempdir().unwrap();
     let parked = folder.path().join("parked");
     let first = Steps::new()

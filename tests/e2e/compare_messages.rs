@@ -250,7 +250,7 @@ fn an_alias_is_sent_as_the_models_id() {
     let spec = json!({"agent": agent, "sends": [{"text": "@hello there"}]});
     OfficialClient::new().drive(&simulator, spec);
     let theirs = asked(&simulator);
-    assert_eq!(theirs, "composer-2");
+    assert_eq!(theirs, "composer-2.5");
 
     let simulator = Simulator::start(Transport::H2c);
     let mut session = RpcSession::new(&simulator, "s", &[]);

@@ -171,7 +171,7 @@ fn played(simulator: &Simulator) {
 /// A checkpoint includes the first command, the second one is interrupted, and the checkpoint is
 /// abandoned: another conversation knows neither.
 #[test]
-fn a_command_in_a_checkpoint_that_is_given_up_is_not_executed_again() {
+fn a_command_in_an_abandoned_checkpoint_is_not_executed_again() {
     let between = [
         // The stream that is refused asks for the interrupted command, for another one, or for
         // nothing.

@@ -14,6 +14,14 @@ const POST: [&str; 4] = [
 ];
 const GET: [&str; 4] = ["/v1/models", "/v1/models/composer-2", "/health", "/metrics"];
 
+/// The status page: its document, its events, and the exchange of the token for a cookie.
+const PAGE: [(&str, &str); 4] = [
+    ("GET", "/"),
+    ("GET", "/status/events"),
+    ("POST", "/status/sign-in"),
+    ("POST", "/status/sign-out"),
+];
+
 /// Token, `Host` and `Origin` are checked before the body is read.
 #[tokio::test]
 async fn every_route_refuses_strangers_before_it_reads_their_body() {
@@ -24,7 +32,8 @@ async fn every_route_refuses_strangers_before_it_reads_their_body() {
     let bearer = format!("Authorization: Bearer {token}\r\n");
     let key = format!("x-api-key: {token}\r\n");
     let routes = POST.map(|path| ("POST", path)).into_iter();
-    for (method, path) in routes.chain(GET.map(|path| ("GET", path))) {
+    let routes = routes.chain(GET.map(|path| ("GET", path))).chain(PAGE);
+    for (method, path) in routes {
         // The body that is promised never comes.
         let length = if method == "POST" {
             "Content-Length: 9\r\n"
@@ -51,6 +60,11 @@ async fn every_route_refuses_strangers_before_it_reads_their_body() {
                 403,
             ),
             (send(&ours, &format!("{key}Origin: null\r\n")), 403),
+            (send(&ours, "Cookie: cursor-sidecar=x\r\n"), 401),
+            (
+                send(&ours, &format!("Cookie: cursor-sidecar-{port}={token}\r\n")),
+                401,
+            ),
         ];
         for (answer, status) in cases {
             let wanted = format!("HTTP/1.1 {status} ");
@@ -59,6 +73,11 @@ async fn every_route_refuses_strangers_before_it_reads_their_body() {
                 !answer.contains(token) && !answer.contains("access-control"),
                 "{answer}"
             );
+            assert!(!answer.contains("set-cookie"), "{answer}");
+        }
+        // Events have no end, and the page reads no body.
+        if PAGE.contains(&(method, path)) {
+            continue;
         }
         if method == "POST" {
             let refused = gateway.raw(&format!(

@@ -11,7 +11,7 @@ use test_support::simulator::Transport;
 
 /// Lists the models, runs turns, executes tools, and receives an error as an error.
 #[test]
-fn the_official_client_talks_and_calls_tools() {
+fn the_official_client_chats_and_calls_tools() {
     let steps = Steps::new()
         .step(json!({"thinking": "Hm."}))
         .text("Let me look. ")

@@ -20,7 +20,7 @@ const RECALL: &str = r#"{ expect_history = { "$any" = true } }"#;
 
 /// What the model does in one run.
 #[derive(Debug, Clone)]
-struct Plot {
+struct ServerScript {
     rounds: Vec<Round>,
     close: Close,
     /// How the server treats injected messages.
@@ -54,13 +54,13 @@ enum Move {
     AnswerLate,
     Steer,
     Interject,
-    SpeakInstead,
-    LetGo,
+    MessageInsteadOfResults,
+    Release,
     Invalidate,
-    GiveUpAfter(usize),
+    CancelAfterEvents(usize),
 }
 
-fn plots() -> impl Strategy<Value = Vec<Plot>> {
+fn scripts() -> impl Strategy<Value = Vec<ServerScript>> {
     let round = (0..3u8, 1..4u8, any::<bool>(), any::<bool>());
     let round = round.prop_map(|(deltas, calls, checkpoint, awaited)| Round {
         deltas,
@@ -79,17 +79,17 @@ fn plots() -> impl Strategy<Value = Vec<Plot>> {
         1 => Just(Some("put off")),
         1 => Just(Some("rejected")),
     ];
-    let plot = (proptest::collection::vec(round, 1..4), close, injections).prop_map(
-        |(rounds, close, injections)| Plot {
+    let script = (proptest::collection::vec(round, 1..4), close, injections).prop_map(
+        |(rounds, close, injections)| ServerScript {
             rounds,
             close,
             injections,
         },
     );
-    proptest::collection::vec(plot, 1..9)
+    proptest::collection::vec(script, 1..9)
 }
 
-fn habits() -> impl Strategy<Value = ToolExecution> {
+fn tool_executions() -> impl Strategy<Value = ToolExecution> {
     prop_oneof![3 => Just(ToolExecution::Between), 1 => Just(ToolExecution::Inline)]
 }
 
@@ -102,16 +102,16 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::AnswerLate),
         2 => Just(Move::Steer),
         2 => Just(Move::Interject),
-        1 => Just(Move::SpeakInstead),
-        1 => Just(Move::LetGo),
+        1 => Just(Move::MessageInsteadOfResults),
+        1 => Just(Move::Release),
         1 => Just(Move::Invalidate),
-        2 => (0..4usize).prop_map(Move::GiveUpAfter),
+        2 => (0..4usize).prop_map(Move::CancelAfterEvents),
     ];
     proptest::collection::vec(one, 0..6)
 }
 
-impl Plot {
-    /// Returns the script of the plot with this number. The number is part of the arguments,
+impl ServerScript {
+    /// Returns the scenario of the script with this number. The number is part of the arguments,
     /// because a repeated call would otherwise be answered from the effect log.
     fn run(&self, number: usize) -> String {
         let injections = self
@@ -121,7 +121,7 @@ impl Plot {
             "{}steps = [ {RECALL}, {} ]\n",
             injections.unwrap_or_default(),
             self.steps()
-                .replace("asked = ", &format!("plot = \"{number}\", asked = "))
+                .replace("asked = ", &format!("script = \"{number}\", asked = "))
         )
     }
 
@@ -225,7 +225,7 @@ async fn live(
         person.takes(&stop);
         patience = CancelAfter::Endless;
         let next = moves.next();
-        if let Some(Move::GiveUpAfter(events)) = next {
+        if let Some(Move::CancelAfterEvents(events)) = next {
             patience = CancelAfter::Events(events);
         }
         if let Some(Move::Interject) = next {
@@ -265,8 +265,8 @@ async fn live(
                 }
             }
             Move::AnswerOnlyFirst => guest.result(&calls[0], &result(&calls[0])),
-            Move::SpeakInstead => guest.user(&person.says("stop that")),
-            Move::LetGo => {
+            Move::MessageInsteadOfResults => guest.user(&person.says("stop that")),
+            Move::Release => {
                 guest.session.release().await;
                 person.takes(&Stop::Aborted);
                 guest.user(&person.says("never mind"));
@@ -372,8 +372,8 @@ proptest! {
 
     #[test]
     fn every_call_is_answered_once_by_its_own_session(
-        plots in plots(),
-        hosts in proptest::collection::vec((habits(), moves()), 1..4),
+        scripts in scripts(),
+        hosts in proptest::collection::vec((tool_executions(), moves()), 1..4),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -381,11 +381,11 @@ proptest! {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let mut runs: Vec<String> = plots.iter().enumerate().map(|(n, plot)| plot.run(n)).collect();
+            let mut runs: Vec<String> = scripts.iter().enumerate().map(|(n, script)| script.run(n)).collect();
             let last = Steps::new().then(RECALL).text("Done.").then(END).build();
             runs.push(format!("steps = [ {last} ]"));
             // Runs are counted over all conversations, so that a history rebuilt in a new
-            // conversation continues with the next plot.
+            // conversation continues with the next script.
             let (sim, backend) = simulating_runs(&runs, "attempts = \"all\"\n").await;
             let sessions = hosts.into_iter().enumerate().map(|(n, (habit, moves))| {
                 tokio::spawn(live(backend.clone(), format!("s{n}"), habit, moves))

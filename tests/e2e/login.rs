@@ -56,8 +56,10 @@ fn a_login_gives_a_key_that_turns_use() {
     assert_eq!(mode & 0o777, 0o600);
     let kept: Json = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     assert_eq!(kept["backendUrl"], simulator.url);
-    let key = kept["apiKey"].as_str().unwrap();
-    assert!(!done.to_string().contains(key), "the key stays with us");
+    for name in ["accessToken", "refreshToken"] {
+        let token = kept[name].as_str().unwrap();
+        assert!(!done.to_string().contains(token), "the tokens stay with us");
+    }
 
     let after = session.host.call("account/status", json!({}))["result"].clone();
     assert_eq!(after["keySource"], "login");
@@ -75,8 +77,12 @@ fn a_login_gives_a_key_that_turns_use() {
     );
 
     let recording = simulator.recorded();
-    let made = recording.requests("/aiserver.v1.DashboardService/CreateUserApiKey");
-    assert_eq!(made.len(), 1);
+    let exchanges = recording.requests("/auth/exchange_user_api_key");
+    assert_eq!(
+        exchanges.len(),
+        1,
+        "the host's key; tokens are used as they are"
+    );
     assert_eq!(recording.requests("/auth/poll").len(), 2);
 }
 

@@ -30,7 +30,7 @@ fn contents(folder: &std::path::Path) -> Vec<Vec<u8>> {
 
 /// Sends the late result and asserts that the turn finishes with this text and every run matched
 /// its script.
-async fn goes_on(
+async fn assert_finishes(
     guest: &mut InProcessSession,
     call: &OfferedCall,
     result: &str,
@@ -81,7 +81,7 @@ async fn a_tool_may_take_half_an_hour() {
         contents(folder.path()),
         "the checkpoint is on the disk"
     );
-    goes_on(
+    assert_finishes(
         &mut guest,
         &outcome.calls[0],
         "42",
@@ -112,7 +112,7 @@ async fn a_call_has_a_deadline() {
     assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 1);
     // The host is late; text the run sent meanwhile is shown all the same.
     let call = &outcome.calls[0];
-    goes_on(&mut guest, call, "at last", "No answer.", &recording).await;
+    assert_finishes(&mut guest, call, "at last", "No answer.", &recording).await;
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn a_run_does_not_wait_for_ever() {
     assert_eq!(sent(&recording, "execClientMessage.mcpResult"), 1);
     // The late result continues the conversation in a new run.
     let call = &outcome.calls[0];
-    goes_on(&mut guest, call, "at last", "Still here.", &recording).await;
+    assert_finishes(&mut guest, call, "at last", "Still here.", &recording).await;
 }
 
 /// A message that was injected but not acknowledged when its run is released is injected into the
@@ -181,7 +181,7 @@ async fn a_message_is_not_lost_with_a_run_that_waited_too_long() {
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(70)).await;
     let call = &outcome.calls[0];
-    goes_on(
+    assert_finishes(
         &mut guest,
         call,
         "at last",
@@ -226,7 +226,7 @@ async fn a_connection_lost_in_a_pause_costs_no_result() {
         "nothing is asked for twice"
     );
     let call = &outcome.calls[0];
-    goes_on(&mut guest, call, "it says 42", "Went on.", &recording).await;
+    assert_finishes(&mut guest, call, "it says 42", "Went on.", &recording).await;
 }
 
 /// Injects a message before a tool call that takes longer than a message may stay unacknowledged.
@@ -262,7 +262,7 @@ async fn stays_alive_in_a_long_pause(before: &str, after: &str) {
         tokio::time::pause();
         tokio::time::sleep(Duration::from_secs(17)).await;
         let recording = sim.recording();
-        goes_on(
+        assert_finishes(
             &mut guest,
             &outcome.calls[0],
             "done",

@@ -7,6 +7,7 @@
     unreachable_pub
 )]
 
+mod account;
 mod acp;
 mod answer_tracking;
 mod bounded_retries;
@@ -38,6 +39,8 @@ mod gateway_clients;
 mod gateway_interrupted;
 mod gateway_messages;
 mod gateway_openai_client;
+mod gateway_opencode;
+mod gateway_page;
 mod gateway_requests;
 mod gateway_responses;
 mod gateway_sessions;
@@ -73,6 +76,7 @@ mod project_trust;
 mod protocol_drift;
 mod recovery;
 mod repeated_commands;
+mod request_context;
 mod resume;
 mod retries;
 mod rpc;

@@ -190,7 +190,7 @@ fn a_client_that_hangs_up_has_given_its_call_up() {
 /// Disconnected clients must not leave work for a host that executes during the turn: the host
 /// receives a cancel for the call, whether the client disconnects or cancels it.
 #[test]
-fn a_host_with_hands_of_its_own_hears_that_a_caller_has_left() {
+fn an_inline_host_is_notified_when_a_caller_leaves() {
     let mut run = OpenRun::open();
     let plain = Plain::new(&run.at);
     let (next, mut address) = tokio::sync::mpsc::unbounded_channel::<()>();

@@ -373,6 +373,7 @@ async fn a_login_sees_the_same_models_as_a_key() {
     for (model, wanted) in models.iter_mut().zip(by_key.models.iter()) {
         // These RPCs return additional fields.
         assert_eq!(model.context_window.take(), Some(200_000));
+        assert_eq!(model.supports_images.take(), Some(true));
         for variant in &mut model.variants {
             let large = variant.params.iter().any(|choice| choice.value == "1m");
             assert_eq!(std::mem::take(&mut variant.is_max_mode), large);

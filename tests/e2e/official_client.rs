@@ -276,7 +276,7 @@ fn messages_from_the_future_do_not_disturb_it() {
 
 #[test]
 fn pictures_modes_and_parameters_arrive() {
-    let spec = json!({"agent": {"model": {"id": "composer-2", "params": [{"id": "effort", "value": "high"}]},
+    let spec = json!({"agent": {"model": {"id": "grok-4.5", "params": [{"id": "effort", "value": "high"}]},
                                 "mode": "plan"},
                       "sends": [{"text": "@hello img", "images": [PNG]}]});
     let simulator = Simulator::start(Transport::H2c);

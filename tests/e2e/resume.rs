@@ -87,7 +87,7 @@ fn a_session_at_work_elsewhere_is_not_touched() {
 }
 
 #[test]
-fn a_paused_turn_is_gone_on_with_after_a_crash() {
+fn a_paused_turn_is_resumed_after_a_crash() {
     let steps = r#"{ text = "Looking. " }, { checkpoint = "auto" }, { exec = { mcpArgs = { name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "c", args = {} } }, open = true, name = "a" }, { expect_cancel = true }"#;
     let after = r#"{ expect_state = "last checkpoint" }, { text = "It is 42." }, { checkpoint = "auto" }, { usage = {} }, { end = true }"#;
     let simulator = test_support::scenario::script(&[steps, after]);

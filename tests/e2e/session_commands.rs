@@ -47,6 +47,7 @@ fn speed_is_kept_by_the_session_and_for_good() {
             "cursor-mode",
             "cursor-tools",
             "cursor-trust",
+            "cursor-usage",
             "cursor-doctor"
         ]
     );
@@ -56,17 +57,18 @@ fn speed_is_kept_by_the_session_and_for_good() {
     );
 
     // The first state contains the models, because this host never requested them.
-    let state = give(&mut host, json!({"model": "gpt-5.2"}));
-    assert_eq!(state["models"].as_array().unwrap().len(), 8, "{state}");
-    let quiet = give(&mut host, json!({"model": "gpt-5.2"}));
+    let state = give(&mut host, json!({"model": "gpt-5.5@272k"}));
+    let rows = state["models"].as_array().unwrap();
+    assert!(rows.len() > 60, "{state}");
+    let quiet = give(&mut host, json!({"model": "gpt-5.5@272k"}));
     assert_eq!(quiet, json!({}), "nothing new, nothing to show");
 
     let fast = give(
         &mut host,
-        json!({"command": "cursor-fast", "model": "gpt-5.2"}),
+        json!({"command": "cursor-fast", "model": "gpt-5.5@272k"}),
     );
-    let entry = json!({"fast": {"gpt-5.2": true}});
-    let expected = json!({"message": "Fast mode on for gpt-5.2", "level": "info",
+    let entry = json!({"fast": {"gpt-5.5": true}});
+    let expected = json!({"message": "Fast mode on for gpt-5.5", "level": "info",
         "status": "cursor fast", "entry": entry});
     assert_eq!(fast, expected);
     let saved = host.call("prefs/get", json!({}))["result"].clone();
@@ -74,31 +76,31 @@ fn speed_is_kept_by_the_session_and_for_good() {
     let slow = json!({
         "command": "cursor-fast",
         "arguments": "off",
-        "model": "gpt-5.2",
+        "model": "gpt-5.5@272k",
         "kept": {"entry": entry},
     });
     assert_eq!(
         give(&mut host, slow)["entry"],
-        json!({"fast": {"gpt-5.2": false}})
+        json!({"fast": {"gpt-5.5": false}})
     );
 
-    let loud = json!({"command": "cursor-fast", "arguments": " ON ", "model": "gpt-5.2"});
+    let loud = json!({"command": "cursor-fast", "arguments": " ON ", "model": "gpt-5.5@272k"});
     let reply = give(&mut host, loud);
-    assert_eq!(reply["message"], "Fast mode on for gpt-5.2");
+    assert_eq!(reply["message"], "Fast mode on for gpt-5.5");
 
     for (params, message) in [
         (
-            json!({"command": "cursor-fast", "model": "composer-2"}),
-            "Fast mode not supported by composer-2",
+            json!({"command": "cursor-fast", "model": "gpt-5.1"}),
+            "Fast mode not supported by gpt-5.1",
         ),
         (
-            json!({"command": "cursor-fast", "model": "gpt-5.2", "arguments": "often"}),
+            json!({"command": "cursor-fast", "model": "gpt-5.5@272k", "arguments": "often"}),
             "/cursor-fast takes on, off or nothing, not \"often\"",
         ),
         (
             json!({
                 "command": "cursor-fast",
-                "model": "gpt-5.2",
+                "model": "gpt-5.5@272k",
                 "kept": {"flags": {"cursor-no-fast": true}},
             }),
             "--cursor-no-fast decides for this run",
@@ -123,16 +125,16 @@ fn mode_tools_and_notices() {
     let simulator = Simulator::responder(Transport::Http1);
     let env = [("PI_CURSOR_NATIVE_TOOLS_DENY", "shell,fetch")];
     let (mut host, _) = host(&simulator, &env);
-    give(&mut host, json!({"model": "composer-2"}));
-    let plan = json!({"command": "cursor-mode", "arguments": "plan", "model": "composer-2",
-        "kept": {"entry": {"fast": {"gpt-5.2": true}}}});
+    give(&mut host, json!({"model": "gpt-5.1"}));
+    let plan = json!({"command": "cursor-mode", "arguments": "plan", "model": "gpt-5.1",
+        "kept": {"entry": {"fast": {"gpt-5.5": true}}}});
     let reply = give(&mut host, plan);
     assert_eq!(reply["status"], "cursor plan");
-    let entry = json!({"fast": {"gpt-5.2": true}, "mode": "plan"});
+    let entry = json!({"fast": {"gpt-5.5": true}, "mode": "plan"});
     assert_eq!(reply["entry"], entry, "the rest stays");
     let both = give(
         &mut host,
-        json!({"model": "gpt-5.2", "kept": {"entry": entry}}),
+        json!({"model": "gpt-5.5@272k", "kept": {"entry": entry}}),
     );
     assert_eq!(both["status"], "cursor fast · plan");
     for (arguments, message) in [
@@ -256,7 +258,7 @@ fn a_question_is_asked_step_by_step() {
     let put = json!({"title": "Which?", "options": ["A", "B", "Type a custom answer"]});
     assert_eq!(next(json!([]), true)["result"]["put"], put);
     let done = next(json!(["B"]), true)["result"].clone();
-    let answers = json!({"answers": [{"id": "1", "answer": "B"}]});
+    let answers = json!({"answers": [{"id": "1", "answer": "B", "values": ["B"]}]});
     assert_eq!(
         done,
         json!({"text": "User answered: B", "details": answers})

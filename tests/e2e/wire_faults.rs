@@ -219,7 +219,7 @@ async fn typed_errors_name_their_remedy() {
             (Retry::Never, remedy),
             "{error}"
         );
-        assert_eq!(failure.to_string(), "Title detail.");
+        assert_eq!(failure.to_string(), "Title. detail.");
     }
 }
 
@@ -349,7 +349,7 @@ async fn a_cancelled_run_brings_its_last_checkpoint() {
 
 /// The cancel is sent even while checkpoints keep arriving.
 #[tokio::test]
-async fn the_server_hears_of_a_cancel_whatever_arrives_meanwhile() {
+async fn a_cancellation_is_sent_whatever_arrives_meanwhile() {
     let flood = r#"{ checkpoint = { rootPromptMessagesJson = ["bW9yZQ=="] } }, "#.repeat(2_000);
     let steps = Steps::new()
         .text("cancel me")
@@ -478,7 +478,7 @@ async fn answers_of_the_key_exchange() {
         ),
         (
             r#"status = 200, body = { accessToken = "t\nk" }"#.into(),
-            "Cursor's response to the key exchange has a token that cannot be sent in a header",
+            "Cursor sent a token that cannot be sent in a header",
         ),
     ];
     for (exchange, wanted) in cases {

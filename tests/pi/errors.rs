@@ -270,13 +270,15 @@ fn commands_report_what_they_did() {
 /// The extension as a package manager installs it: without the repository around it.
 fn installed_alone(pi_env: &PiEnv) -> String {
     let folder = pi_env.home.path().join("extension");
-    std::fs::create_dir_all(folder.join("src")).unwrap();
     let shim = test_support::root().join("js-shim");
-    std::fs::copy(shim.join("package.json"), folder.join("package.json")).unwrap();
-    for file in std::fs::read_dir(shim.join("src")).unwrap() {
-        let file = file.unwrap();
-        std::fs::copy(file.path(), folder.join("src").join(file.file_name())).unwrap();
+    for part in ["bin", "src"] {
+        std::fs::create_dir_all(folder.join(part)).unwrap();
+        for file in std::fs::read_dir(shim.join(part)).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), folder.join(part).join(file.file_name())).unwrap();
+        }
     }
+    std::fs::copy(shim.join("package.json"), folder.join("package.json")).unwrap();
     folder.to_str().unwrap().to_owned()
 }
 
@@ -306,7 +308,8 @@ fn a_missing_program_is_reported_at_the_start_and_found_on_the_path() {
             (text(&output.stdout), text(&output.stderr))
         };
         let (_, errors) = run("/usr/bin:/bin");
-        assert!(errors.contains("no cursor-sidecar for "), "{errors}");
+        assert!(errors.contains("no cursor-sidecar 0."), "{errors}");
+        assert!(errors.contains("--omit=optional"), "{errors}");
         assert!(errors.contains("cargo build --release"), "{errors}");
         assert!(!errors.contains("failed 5 times"), "{errors}");
         let folder = test_support::binary();

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use test_support::pi_env::{ECHO, PiEnv, PiVersion};
+use test_support::simulator::fingerprint;
 
 crate::on_every_pi!(
     the_nearest_key_wins,
@@ -43,7 +44,7 @@ fn the_nearest_key_wins(version: PiVersion) {
 const MODELS: &str = r#"
 [server]
 models = [
-  { id = "composer-2.5" },
+  { id = "composer-2.5", parameters = [ { id = "fast", values = [ { value = "false" }, { value = "true" } ] } ] },
   { id = "brand-new" },
   { id = "ctx", parameters = [ { id = "context", values = [ { value = "1m" } ] } ] },
 ]
@@ -68,7 +69,7 @@ fn a_given_key_lists_its_models_at_once(version: PiVersion) {
     );
     assert_eq!(rows, ["brand-new", "composer-2.5", "ctx@1m"]);
     let recording = pi_env.simulator.recorded();
-    assert_eq!(recording.requests("/v1/models").len(), 1);
+    assert_eq!(recording.bearers("/v1/models"), [fingerprint("crsr_given")]);
 }
 
 /// pi passes a stored key only to turns and, in newer versions, after our models are registered.

@@ -40,7 +40,9 @@ fn json_mode_prints_every_event(version: PiVersion) {
     let message = &answer["message"];
     assert_eq!(message["content"][0]["text"], "Heard: hi");
     assert_eq!(message["stopReason"], "stop");
-    assert_eq!(message["usage"]["output"], 10);
+    // An estimate of the text, not the counters of the run, which are 100 and 10.
+    assert_eq!(message["usage"]["output"], 3);
+    assert_eq!(message["usage"]["cacheRead"], 0);
     let deltas = events.iter().filter(|event| {
         event["type"] == "message_update" && event["assistantMessageEvent"]["type"] == "text_delta"
     });
@@ -113,6 +115,23 @@ fn the_demo_answers_and_names_its_backend() {
     assert!(ran.stderr.contains("built-in simulator at http"), "{ran:?}");
     assert!(ran.stdout.starts_with("> good day\n"), "{ran:?}");
     assert!(ran.stdout.contains("simulated assistant"), "{ran:?}");
+}
+
+/// The last message of the tour comes from the resumed run, after every tool of the first one.
+#[test]
+fn the_demo_is_a_tour_that_survives_a_broken_connection() {
+    let output = std::process::Command::new(test_support::root().join(".ci/demo"))
+        .current_dir(test_support::root())
+        .env_remove("CURSOR_API_KEY")
+        .env_remove("PROMPT")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let ran = test_support::pi_env::PiOutput::from(output);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let breaks = ran.stdout.find("The connection breaks");
+    let resumed = ran.stdout.find("It was resumed from the checkpoint");
+    assert!(breaks.is_some() && breaks < resumed, "{ran:?}");
 }
 
 /// Without a screen, notices and the path of the debug log are printed on stderr.

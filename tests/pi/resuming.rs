@@ -31,12 +31,12 @@ fn a_session_picked_from_the_list_continues() {
     ] {
         let pi_env = PiEnv::playing(version, FOLLOWED);
         let pi = PiScreen::start(&pi_env, "about okapis", "First answer.");
-        pi.shows("↑100 ↓10"); // the turn is over, not only its text here
+        pi.shows("↓4"); // the turn is over, not only its text here
         pi.quit();
         pi_env.no_sidecar_is_left();
         drop(pi);
         let pi = PiScreen::start(&pi_env, "about zebras", "First answer.");
-        pi.shows("↑100 ↓10");
+        pi.shows("↓4");
         pi.enter("/resume");
         pi.shows("about okapis");
         pi.type_in("okapis");
@@ -53,7 +53,7 @@ fn a_session_picked_from_the_list_continues() {
 }
 
 #[test]
-fn a_summary_asked_for_on_the_screen_is_made_and_gone_on_with() {
+fn a_compaction_on_the_screen_is_used_by_the_next_turn() {
     for version in [
         PiVersion::V074,
         PiVersion::V079,
@@ -65,7 +65,7 @@ fn a_summary_asked_for_on_the_screen_is_made_and_gone_on_with() {
         pi.enter("about zebras");
         pi.shows("Heard: about zebras");
         // The turn is over once its usage is displayed; before that, `/compact` would abort it.
-        pi.shows("↑200");
+        pi.shows("↓10");
         pi.enter("/compact");
         let summarized = pi_env.recorded("a summary", |recording| recording.verdicts().len() >= 3);
         let requests = summarized.client("runRequest");

@@ -2,6 +2,9 @@
 // Stands in for the sidecar where a test is about the extension alone. Does what the last
 // user message names, and writes down every request.
 import { appendFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+const VERSION = createRequire(import.meta.url)("../../js-shim/package.json").version;
 
 const send = (message) => {
   const body = JSON.stringify({ jsonrpc: "2.0", ...message });
@@ -62,7 +65,7 @@ const turns = {
 
 const methods = {
   initialize: () => ({
-    ...{ name: "scripted", version: "0", protocolVersion: 1, methods: [] },
+    ...{ name: "scripted", version: VERSION, protocolVersion: 1, methods: [] },
     commands: [{ name: "cursor-nod", description: "Nods", arguments: [] }],
     flags: [{ name: "cursor-size", description: "How large", type: "string" }],
   }),

@@ -15,7 +15,32 @@ crate::on_every_pi!(
     a_reload_keeps_the_sidecar_and_a_new_session_the_process,
     a_conversation_on_the_screen_and_its_end,
     escape_aborts_the_turn,
+    the_working_message_says_what_is_waited_for,
 );
+
+fn the_working_message_says_what_is_waited_for(version: PiVersion) {
+    let scenario = r#"
+name = "waits"
+[[run]]
+steps = [
+  { thinking = "Hm." }, { expect_client = { conversationAction = { cancelAction = {} } } },
+  { checkpoint = "auto" }, { expect_cancel = true },
+]
+"#;
+    let pi_env = PiEnv::playing(version, scenario);
+    let pi = PiScreen::with(&pi_env, &["--model", "cursor/composer-2", "one"]);
+    // With the seconds, which only a wait that lasts has.
+    pi.becomes("the wait and its time", |screen| {
+        let line = screen
+            .lines()
+            .find(|line| line.contains("Cursor is thinking"));
+        line.is_some_and(|line| line.contains(" s"))
+    });
+    pi.keys(&["Escape"]);
+    let screen = pi.becomes("the abort", |screen| screen.contains("aborted"));
+    assert!(!screen.contains("Cursor is thinking"), "{screen}");
+    pi.quit();
+}
 
 fn a_conversation_on_the_screen_and_its_end(version: PiVersion) {
     let pi_env = PiEnv::playing(version, FOLLOWED);
@@ -102,9 +127,9 @@ fn going_back_in_the_tree_sends_the_history_again(version: PiVersion) {
     let pi = PiScreen::start(&pi_env, "one", "Heard: one");
     pi.enter("two");
     pi.shows("Heard: two");
-    pi.shows("↑200 ↓20"); // the turn is over, not only its text here
+    pi.shows("↓6"); // the turn is over, not only its text here
     pi.enter("/cursor-mode plan");
-    pi.shows("cursor plan");
+    pi.shows("cursor fast · plan");
     pi.enter("/tree");
     pi.shows("› • assistant: Heard: two");
     pi.keys(&["Up"]);
@@ -113,7 +138,7 @@ fn going_back_in_the_tree_sends_the_history_again(version: PiVersion) {
     pi.shows("No summary");
     pi.keys(&["Enter"]);
     pi.shows("Navigated");
-    pi.becomes("no plan any more", |screen| !screen.contains("cursor plan"));
+    pi.becomes("no plan any more", |screen| !screen.contains("· plan"));
     pi.keys(&["C-u"]);
     pi.enter("other");
     pi.shows("Heard: other");
@@ -134,7 +159,7 @@ fn going_back_in_the_tree_sends_the_history_again(version: PiVersion) {
 fn a_reload_keeps_the_sidecar_and_a_new_session_the_process(version: PiVersion) {
     let pi_env = PiEnv::playing(version, FOLLOWED);
     let pi = PiScreen::start(&pi_env, "one", "First answer.");
-    pi.shows("↑100 ↓10"); // the turn is over, not only its text here
+    pi.shows("↓4"); // the turn is over, not only its text here
     pi.enter("/reload");
     pi.shows("Reloaded");
     pi.enter("two");
@@ -173,19 +198,19 @@ fn a_key_given_at_login_is_used(version: PiVersion) {
     });
     pi.shows("Saved API key");
     pi.enter("/cursor-refresh-models");
-    pi.shows("8 Cursor models (live)");
+    pi.shows("Cursor models (live)");
     pi.enter("/model");
     pi.shows("Enter to select");
-    pi.type_in("sonnet@1m");
-    pi.shows("→   sonnet@1m");
+    pi.type_in("sonnet-5@1m");
+    pi.shows("→   sonnet-5@1m");
     pi.keys(&["Enter"]);
-    pi.shows("Model: sonnet@1m");
+    pi.shows("Model: sonnet-5@1m");
     pi.enter("two");
     pi.shows("Heard: ");
     let recording = pi_env.simulator.recorded();
     let request = &recording.client("runRequest")[0]["runRequest"];
     assert_eq!(
-        request["requestedModel"]["modelId"], "claude-4.5-sonnet",
+        request["requestedModel"]["modelId"], "claude-sonnet-5",
         "the alias' own model"
     );
 }

@@ -258,7 +258,7 @@ fn a_question_reaches_the_user(version: PiVersion) {
         .then(
             call(
                 "cursor_ask_question",
-                &says(r#""User answered: \n- fruit: p\n- why: juicy""#),
+                &says(r#""User answered: \n- fruit: Pears: green\n- why: juicy""#),
             )
             .replace(
                 "text = \"cursor_ask_question\" } }",

@@ -261,6 +261,7 @@ pub(crate) fn wrap_case(case: &Json) -> Result<(), String> {
                 attempts: number("attempt") as u32,
                 retries: number("maxRetries") as u32,
                 told: Told::Nothing,
+                is_silent: false,
                 unknown_exec: None,
             };
             for (key, told) in [
@@ -297,6 +298,7 @@ fn park_case(text: &str) -> Result<(), String> {
         attempts: 1,
         retries: 3,
         told: Told::Nothing,
+        is_silent: false,
         unknown_exec: Some(exec.into()),
     };
     let ours = ours.to_string();

@@ -1,7 +1,7 @@
 //! `cargo xtask`: tools for developers.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -10,6 +10,8 @@ mod generate_protobuf;
 mod schema_diff;
 mod schema_listing;
 mod schema_report;
+
+use xtask::{package, root};
 
 #[derive(Debug, Parser)]
 #[command(about = "Tools for developers of cursor-sidecar")]
@@ -34,12 +36,19 @@ enum XtaskCommand {
         #[arg(long)]
         json: bool,
     },
-}
-
-/// Returns the root of the repository.
-fn root() -> &'static Path {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().unwrap_or(xtask)
+    /// Write the npm packages into `target/packages`: the extension with its launcher, and one
+    /// package for each platform that can be built here.
+    Package {
+        /// A program that was built before, as PLATFORM=PATH; nothing is built then. Repeatable.
+        #[arg(long = "binary", value_name = "PLATFORM=PATH", value_parser = package::parse_binary)]
+        binaries: Vec<(String, PathBuf)>,
+        /// Where to write the packages.
+        #[arg(long, value_name = "FOLDER")]
+        out: Option<PathBuf>,
+        /// Let the main package refer to the written files, to install it before it is published.
+        #[arg(long)]
+        local: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -60,6 +69,21 @@ fn run(command: XtaskCommand) -> anyhow::Result<ExitCode> {
             std::io::stdout().write_all(report.as_bytes())?;
             if breaks {
                 return Ok(ExitCode::FAILURE);
+            }
+        }
+        XtaskCommand::Package {
+            binaries,
+            out,
+            local,
+        } => {
+            let binaries = if binaries.is_empty() {
+                package::build_reachable()?
+            } else {
+                binaries
+            };
+            let out = out.unwrap_or_else(|| root().join("target/packages"));
+            for file in package::write(&out, env!("CARGO_PKG_VERSION"), &binaries, local)? {
+                writeln!(std::io::stdout(), "{}", file.display())?;
             }
         }
     }

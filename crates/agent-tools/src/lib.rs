@@ -4,9 +4,8 @@
 //! nothing of streams, ids or heartbeats.
 //!
 //! ```text
-//! host_tool_router  calls of the host's tools, which wait for the host
-//!   └─ bridge       tools offered to a run, pending calls, the MCP endpoint
-//! router            each native tool to one of these, by policy and permission
+//! router            decides once what answers each request, by its kind and the turn's policy
+//!   ├─ bridge       tools of the host: offered to a run, pending calls, the MCP endpoint
 //!   ├─ handlers     executed in this process
 //!   ├─ host_delegate  executed by a tool of the host
 //!   └─ rejection    refused with the typed result that the server expects
@@ -21,7 +20,6 @@ pub mod bridge;
 pub mod cursor_config;
 pub mod handlers;
 pub mod host_delegate;
-pub mod host_tool_router;
 pub mod local_http;
 pub mod permission;
 pub mod policy;

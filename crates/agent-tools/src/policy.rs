@@ -86,7 +86,26 @@ impl NativeTool {
             ExecRequest::FetchArgs(_) => NativeTool::Fetch,
             ExecRequest::GitDiffRequest(_) => NativeTool::GitDiff,
             ExecRequest::DiagnosticsArgs(_) => NativeTool::Diagnostics,
-            _ => return None,
+            ExecRequest::RequestContextArgs(_)
+            | ExecRequest::McpStateExecArgs(_)
+            | ExecRequest::McpArgs(_)
+            | ExecRequest::ListMcpResourcesExecArgs(_)
+            | ExecRequest::ReadMcpResourceExecArgs(_)
+            | ExecRequest::RedactedReadArgs(_)
+            | ExecRequest::ExecuteHookArgs(_)
+            | ExecRequest::ForceBackgroundSubagentArgs(_)
+            | ExecRequest::SubagentArgs(_)
+            | ExecRequest::SubagentAwaitArgs(_)
+            | ExecRequest::RecordScreenArgs(_)
+            | ExecRequest::ComputerUseArgs(_)
+            | ExecRequest::SmartModeClassifierArgs(_)
+            | ExecRequest::CanvasDiagnosticsArgs(_)
+            | ExecRequest::ShellAllowlistPrecheckArgs(_)
+            | ExecRequest::McpAllowlistPrecheckArgs(_)
+            | ExecRequest::WebFetchAllowlistPrecheckArgs(_)
+            | ExecRequest::ConversationSearchArgs(_)
+            | ExecRequest::AgentStoreConflictArgs(_)
+            | ExecRequest::AdoptArgs(_) => return None,
         })
     }
 

@@ -15,7 +15,7 @@ use crate::tool_definition::ToolDefinition;
 use crate::{ExecError, ExecReply, ExecRequest, ExecTask, Executor, ReplySender, request_context};
 use cursor_proto::agent::v1::*;
 
-/// Answers the request for context and refuses everything else.
+/// Answers requests about the context and MCP servers, and refuses everything else.
 #[derive(Debug, Clone)]
 pub struct Rejector {
     /// The facts that the context reports.
@@ -52,10 +52,23 @@ impl Executor for Rejector {
                 ExecRequest::RequestContextArgs(_) => {
                     ExecReply::RequestContextResult(request_context::reply(&self.facts).await)
                 }
-                other => match mcp::answer(&self.facts, other, abort).await {
-                    Ok(reply) => reply,
-                    Err(other) => self.answer(other)?,
-                },
+                ExecRequest::McpStateExecArgs(args) => {
+                    ExecReply::McpStateExecResult(mcp::state(&self.facts, &args))
+                }
+                ExecRequest::ListMcpResourcesExecArgs(args) => {
+                    let result = mcp::resources(&self.facts, &args, &abort).await;
+                    ExecReply::ListMcpResourcesExecResult(result)
+                }
+                ExecRequest::ReadMcpResourceExecArgs(args) => {
+                    let result = mcp::read(&self.facts, args, &abort).await;
+                    ExecReply::ReadMcpResourceExecResult(result)
+                }
+                ExecRequest::McpArgs(args) => {
+                    let servers = &self.facts.settings.servers;
+                    let result = servers.call(&args, abort).await;
+                    ExecReply::McpResult(result.unwrap_or_else(|| self.mcp(args)))
+                }
+                other => self.answer(other)?,
             };
             replies.send(reply).await;
             Ok(())

@@ -7,7 +7,8 @@ use crate::cursor_config::skills::Skill;
 use crate::cursor_config::{self, CursorConfig};
 use crate::prompts;
 use crate::tool_definition::ToolDefinition;
-use crate::workspace::git::{self, Repositories};
+use crate::workspace::git::Repositories;
+use crate::workspace::repository_cache::{RepositoryCache, report_incomplete};
 use cursor_proto::agent::v1::*;
 use cursor_proto::protobuf_value;
 
@@ -27,6 +28,8 @@ pub struct RunContext {
     pub rules: Vec<Instruction>,
     /// The user's Cursor settings for the workspace.
     pub settings: Arc<CursorConfig>,
+    /// What git reports about the workspace.
+    pub repositories: Arc<RepositoryCache>,
     /// The folder for the output of background commands, if they are enabled.
     pub terminals: Option<PathBuf>,
 }
@@ -42,7 +45,11 @@ pub struct Instruction {
 
 /// Returns the answer to the server's request for the context.
 pub(super) async fn reply(facts: &RunContext) -> RequestContextResult {
-    let context = request_context(facts, git::repositories(&facts.workspace).await);
+    let repositories = facts.repositories.latest(&facts.workspace).await;
+    if facts.settings.is_partial {
+        report_incomplete("nested rules and skills are not read yet");
+    }
+    let context = request_context(facts, &repositories);
     RequestContextResult {
         result: Some(request_context_result::Result::Success(
             RequestContextSuccess {
@@ -54,7 +61,7 @@ pub(super) async fn reply(facts: &RunContext) -> RequestContextResult {
 }
 
 /// Builds the context of a run.
-fn request_context(facts: &RunContext, repositories: Repositories) -> RequestContext {
+fn request_context(facts: &RunContext, repositories: &Repositories) -> RequestContext {
     let known = facts.settings.servers.states(&|_| true);
     let mut offers = facts.offers.clone();
     offers.extend(facts.settings.servers.offers(offers.len()));
@@ -80,7 +87,7 @@ fn request_context(facts: &RunContext, repositories: Repositories) -> RequestCon
                 .unwrap_or_default(),
             ..RequestContextEnv::default()
         }),
-        git_repos: repositories.found,
+        git_repos: repositories.found.clone(),
         git_repo_info_complete: Some(repositories.complete),
         mcp_meta_tool_options: (!descriptors.is_empty()).then_some(McpMetaToolOptions {
             enabled: false,

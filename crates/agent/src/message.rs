@@ -4,10 +4,12 @@
 //! hashing messages, and hashes are stored on disk. So each message also carries its *identity*:
 //! the text that is hashed. [`Message::new`] derives it from the content in a fixed form; a front
 //! end whose host sends more than these types hold supplies its own with
-//! [`Message::with_identity`].
+//! [`Message::identified_by`].
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
+use std::sync::OnceLock;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
@@ -25,6 +27,50 @@ pub struct Message {
     timestamp: Option<String>,
     /// The text that identifies the content.
     identity: Vec<String>,
+    hash: CachedHash,
+}
+
+/// A short hash of what identifies a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct MessageHash(u64);
+
+/// The hash of a message with its index, once it was needed. A turn compares its whole history
+/// several times.
+#[derive(Debug, Clone, Default)]
+struct CachedHash(OnceLock<(usize, MessageHash)>);
+
+impl PartialEq for CachedHash {
+    /// It follows from the other fields.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Display for MessageHash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:016x}", self.0)
+    }
+}
+
+impl From<MessageHash> for String {
+    fn from(hash: MessageHash) -> Self {
+        hash.to_string()
+    }
+}
+
+/// A stored hash that is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a hash of a message")]
+pub struct InvalidHash;
+
+impl TryFrom<String> for MessageHash {
+    type Error = InvalidHash;
+
+    fn try_from(text: String) -> Result<Self, InvalidHash> {
+        let number = u64::from_str_radix(&text, 16);
+        number.map(Self).map_err(|_| InvalidHash)
+    }
 }
 
 /// The kinds of messages.
@@ -117,11 +163,18 @@ pub struct ToolResult {
 impl Message {
     /// Returns a message without a time, identified by its content.
     pub fn new(kind: MessageKind) -> Self {
+        let identity = identity(&kind);
+        Self::identified_by(identity, kind)
+    }
+
+    /// Returns a message without a time, identified by these texts instead of its content.
+    pub fn identified_by(identity: Vec<String>, kind: MessageKind) -> Self {
         Self {
-            identity: identity(&kind),
             kind,
             is_excluded: false,
             timestamp: None,
+            identity,
+            hash: CachedHash::default(),
         }
     }
 
@@ -158,12 +211,7 @@ impl Message {
     /// Sets the time, as JSON text.
     pub fn at(mut self, timestamp: impl Display) -> Self {
         self.timestamp = Some(timestamp.to_string());
-        self
-    }
-
-    /// Replaces the text that identifies the content.
-    pub fn with_identity(mut self, fields: Vec<String>) -> Self {
-        self.identity = fields;
+        self.hash = CachedHash::default();
         self
     }
 
@@ -171,6 +219,7 @@ impl Message {
     pub fn excluded(mut self) -> Self {
         self.is_excluded = true;
         self.identity.clear();
+        self.hash = CachedHash::default();
         self
     }
 
@@ -230,7 +279,7 @@ impl Message {
     }
 
     /// Calls `add` with each text that identifies the message. `index` replaces a missing time.
-    pub fn identify(&self, index: usize, mut add: impl FnMut(&str)) {
+    pub(crate) fn identify(&self, index: usize, mut add: impl FnMut(&str)) {
         add(self.role());
         match &self.timestamp {
             Some(time) => add(time),
@@ -239,6 +288,27 @@ impl Message {
         for field in &self.identity {
             add(field);
         }
+    }
+
+    /// Returns the hash of what identifies the message. `index` replaces a missing time.
+    pub fn hash(&self, index: usize) -> MessageHash {
+        let (known_index, known) = *self.hash.0.get_or_init(|| (index, self.new_hash(index)));
+        if self.timestamp.is_some() || known_index == index {
+            known
+        } else {
+            self.new_hash(index)
+        }
+    }
+
+    fn new_hash(&self, index: usize) -> MessageHash {
+        let mut hasher = Sha256::new();
+        self.identify(index, |text| {
+            hasher.update((text.len() as u64).to_be_bytes());
+            hasher.update(text.as_bytes());
+        });
+        let digest = hasher.finalize();
+        let bytes = digest.iter().take(8);
+        MessageHash(bytes.fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
     /// Returns the kind's name in identities. Stored hashes contain it.
@@ -341,6 +411,23 @@ pub fn short_hash(data: impl AsRef<[u8]>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hash_follows_what_identifies_the_message() {
+        let message = Message::user("hi");
+        let first = message.hash(1);
+        assert_eq!(message.hash(1), first);
+        assert_ne!(message.hash(2), first, "the index replaces the time");
+        let timed = message.clone().at(7);
+        assert_ne!(timed.hash(1), first);
+        assert_eq!(timed.hash(1), timed.hash(2));
+        assert_ne!(timed.clone().excluded().hash(1), timed.hash(1));
+        assert_eq!(
+            message,
+            Message::user("hi"),
+            "equal, with a hash or without"
+        );
+    }
 
     /// Hashes in existing journals are made of these texts.
     #[test]

@@ -92,11 +92,15 @@ impl RemoteError {
     /// server may repeat what it was sent.
     pub fn text(&self) -> String {
         let details = self.details.as_ref().and_then(|d| d.details.as_ref());
-        let details = details.map(|d| format!("{} {}", d.title.trim(), d.detail.trim()));
-        match details.as_deref().map(str::trim) {
-            Some(text) if !text.is_empty() => without_secrets(text, MAX_TEXT),
-            _ => without_secrets(&self.message, MAX_TEXT),
-        }
+        let details = details.map(|d| two_sentences(d.title.trim(), d.detail.trim()));
+        let text = match details.as_deref() {
+            Some(text) if text.eq_ignore_ascii_case("error") => {
+                return format!("Cursor reports an error without its reason [{}]", self.code);
+            }
+            Some(text) if !text.is_empty() => text,
+            _ => &self.message,
+        };
+        without_secrets(text, MAX_TEXT)
     }
 
     /// Returns the first metadata value of `name`, ignoring case.
@@ -106,6 +110,15 @@ impl RemoteError {
             .find(|(key, _)| key.eq_ignore_ascii_case(name))
             .and_then(|(_, values)| values.first())
             .map(String::as_str)
+    }
+}
+
+/// Joins a title and its detail.
+fn two_sentences(title: &str, detail: &str) -> String {
+    match (title, detail) {
+        ("", text) | (text, "") => text.to_owned(),
+        _ if title.ends_with(['.', '!', '?', ':']) => format!("{title} {detail}"),
+        _ => format!("{title}. {detail}"),
     }
 }
 
@@ -236,7 +249,7 @@ mod tests {
                 error.cursor_error(),
                 Some(error_details::Error::ConversationTooLong)
             );
-            assert_eq!(error.text(), "Too long Start a new one.");
+            assert_eq!(error.text(), "Too long. Start a new one.");
             assert_eq!(error.metadata("x-kind"), Some("a"));
         }
     }

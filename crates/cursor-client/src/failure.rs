@@ -210,7 +210,7 @@ impl Failure {
     /// Returns the failure of a server that accepted none of this many streams.
     pub fn unreachable(cause: &Self, attempts: u32) -> Self {
         Self::Persistent(format!(
-            "Cursor cannot be reached: {cause} ({attempts} attempts). Check that this computer is online, then send the message again."
+            "Cursor cannot be reached: {cause} ({attempts} attempts). Check that this computer is online (behind a proxy, set HTTPS_PROXY), then send the message again."
         ))
     }
 

@@ -22,6 +22,10 @@ pub struct ClientOptions {
     pub http_version: Preference,
     /// The user's API key (`CURSOR_API_KEY`), as it was given.
     pub api_key: Option<SecretString>,
+    /// The user's access token (`CURSOR_ACCESS_TOKEN`), as it was given.
+    pub access_token: Option<SecretString>,
+    /// Files that may contain the login of the Cursor CLI; empty unless the user permits its use.
+    pub cli_logins: Vec<PathBuf>,
     /// The state directory, which contains the stored login; `None` if there is none.
     pub state_dir: Option<PathBuf>,
 }

@@ -111,8 +111,19 @@ impl Http {
     pub async fn fetch(
         &self,
         method: Method,
+        call: Call<'_>,
+        body: Bytes,
+    ) -> Result<(u16, Bytes), CallError> {
+        self.fetch_at_most(method, call, body, MAX_ANSWER).await
+    }
+
+    /// Like [`fetch`](Self::fetch); a response of more than `limit` bytes is an error.
+    pub async fn fetch_at_most(
+        &self,
+        method: Method,
         mut call: Call<'_>,
         body: Bytes,
+        limit: usize,
     ) -> Result<(u16, Bytes), CallError> {
         let permit = self.permit(call.base, call.version)?;
         let host = call.base.authority();
@@ -134,11 +145,11 @@ impl Http {
                 .await
                 .map_err(|error| from_reqwest(&error, &host))?
             {
-                if answer.len() + piece.len() > MAX_ANSWER {
+                if answer.len() + piece.len() > limit {
                     return Err(CallError::from(TransportError::Envelope(
                         envelope::EnvelopeError::TooLarge {
                             size: (answer.len() + piece.len()) as u64,
-                            limit: MAX_ANSWER,
+                            limit,
                         },
                     )));
                 }

@@ -56,6 +56,8 @@ impl<T: fmt::Debug> fmt::Display for VariantName<T> {
 
 /// Returns the first eight characters of an id: enough to distinguish two ids in a log.
 pub fn prefix(id: &str) -> &str {
+    // What precedes the last slash is the same for all sessions of a front end.
+    let id = id.rsplit('/').next().unwrap_or(id);
     id.char_indices().nth(8).map_or(id, |(end, _)| &id[..end])
 }
 

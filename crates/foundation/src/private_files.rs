@@ -160,6 +160,22 @@ pub fn write(path: &Path, content: &[u8]) -> Result<(), PrivateFileError> {
 /// Locks a file against other processes that change it with this function. Waits for the lock,
 /// which is released when the returned value is dropped.
 pub fn lock(path: &Path) -> Result<File, PrivateFileError> {
+    let (file, path) = open_lock(path)?;
+    file.lock().map_err(failed("lock", &path))?;
+    Ok(file)
+}
+
+/// Like [`lock`], but returns `None` at once if another process has the lock.
+pub fn try_lock(path: &Path) -> Result<Option<File>, PrivateFileError> {
+    let (file, path) = open_lock(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(std::fs::TryLockError::WouldBlock) => Ok(None),
+        Err(std::fs::TryLockError::Error(error)) => Err(failed("lock", &path)(error)),
+    }
+}
+
+fn open_lock(path: &Path) -> Result<(File, PathBuf), PrivateFileError> {
     create_folder(path)?;
     let lock = path.with_extension("lock");
     let open = OpenOptions::new()
@@ -171,8 +187,7 @@ pub fn lock(path: &Path) -> Result<File, PrivateFileError> {
         .open(&lock);
     let file = open.map_err(opening(&lock, "lock"))?;
     check_open(&file, &lock, 0)?;
-    file.lock().map_err(failed("lock", &lock))?;
-    Ok(file)
+    Ok((file, lock))
 }
 
 /// Returns a file's text; `None` if the file does not exist.

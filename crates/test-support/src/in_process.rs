@@ -181,6 +181,10 @@ impl InProcessSession {
             }
             // Ends when the turn drops the sender.
             while let Some(event) = received.recv().await {
+                // Only for display; it is not part of the answer.
+                if matches!(event, TurnEvent::Waiting(_)) {
+                    continue;
+                }
                 all.push(event);
                 if let Some(words) = interjection.take() {
                     // A turn that has ended accepts no message.

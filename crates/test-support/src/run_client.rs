@@ -12,6 +12,7 @@ use agent_tools::handlers;
 use agent_tools::policy::{ExecutedBy, ToolPolicy};
 use agent_tools::request_context::RunContext;
 use agent_tools::shell::ShellSession;
+use agent_tools::workspace::repository_cache::RepositoryCache;
 use cursor_client::ClientOptions;
 use cursor_client::headers::HttpVersion;
 use cursor_client::http_version::Preference;
@@ -133,6 +134,8 @@ impl RunClient {
             workspace: self.workspace.clone(),
             home: self.home.clone(),
             offers: self.spec.offers.clone(),
+            // A busy machine must not make the context incomplete.
+            repositories: Arc::new(RepositoryCache::waiting(Duration::from_secs(60))),
             ..RunContext::default()
         };
         let (executor, _) =

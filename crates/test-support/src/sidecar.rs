@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use crate::binary;
+use crate::wait::until_named;
 
 /// A running sidecar.
 pub struct SidecarProcess {
@@ -159,9 +160,9 @@ impl SidecarProcess {
         self.child.wait().unwrap();
     }
 
-    /// Waits for the exit of a process that is already ending.
+    /// Waits for the exit of a process that is already ending; panics if it does not exit in time.
     pub fn ended(&mut self) {
-        self.child.wait().unwrap();
+        until_named("the sidecar to exit", || self.child.try_wait().unwrap());
     }
 
     /// Returns the exit code; panics if it does not exit in time.

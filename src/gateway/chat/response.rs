@@ -125,7 +125,7 @@ fn done() -> Event {
 }
 
 fn usage(usage: &AnswerUsage) -> Json {
-    let (prompt, output) = (usage.prompt(), usage.tokens.output);
+    let (prompt, output) = (usage.tokens.prompt(), usage.tokens.output);
     json!({"prompt_tokens": prompt, "completion_tokens": output,
            "total_tokens": prompt + output,
            "prompt_tokens_details": {"cached_tokens": usage.tokens.cache_read},

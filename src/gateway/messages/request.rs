@@ -11,7 +11,7 @@ use super::super::answer_format::AnswerFormat;
 use super::super::answer_limits::AnswerLimits;
 use super::super::api_error::ApiError;
 use super::super::body;
-use super::super::client_turn::{ClientTurn, thinking_level};
+use super::super::client_turn::{ClientTurn, client_name, thinking_level};
 use super::super::remote_images::ImageFetcher;
 use super::super::session_key::{SessionHints, session_of_user};
 use super::super::tool_choice::ToolChoice;
@@ -123,6 +123,7 @@ impl MessagesRequest {
         let turn = ClientTurn {
             model: raw.model,
             level,
+            client: client_name(headers),
             workspace: workspace_hint::find(headers, &transcript)?,
             transcript,
             session: SessionHints::from_headers(headers)?.or_name(named.as_deref()),

@@ -8,7 +8,7 @@ use super::super::answer_format::AnswerFormat;
 use super::super::answer_limits::AnswerLimits;
 use super::super::api_error::ApiError;
 use super::super::body;
-use super::super::client_turn::{ClientTurn, thinking_level};
+use super::super::client_turn::{ClientTurn, client_name, thinking_level};
 use super::super::remote_images::ImageFetcher;
 use super::super::session_key::SessionHints;
 use super::super::tool_choice::ToolChoice;
@@ -129,6 +129,7 @@ impl ResponsesRequest {
         let turn = ClientTurn {
             model: raw.model,
             level: level.transpose()?,
+            client: client_name(headers),
             workspace: workspace_hint::find(headers, &transcript)?,
             transcript,
             session: hints,

@@ -364,7 +364,7 @@ fn message_item(id: &str, text: &str, status: &str) -> Json {
 }
 
 fn usage(usage: &AnswerUsage) -> Json {
-    let (input, output) = (usage.prompt(), usage.tokens.output);
+    let (input, output) = (usage.tokens.prompt(), usage.tokens.output);
     json!({"input_tokens": input, "output_tokens": output, "total_tokens": input + output,
            "input_tokens_details": {"cached_tokens": usage.tokens.cache_read},
            "output_tokens_details": {"reasoning_tokens": usage.reasoning}})

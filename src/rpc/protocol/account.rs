@@ -17,6 +17,8 @@ pub struct LoginStartResult {
     pub login_id: String,
     /// The page where the user signs in.
     pub url: String,
+    /// What the user has to do, for the host to display.
+    pub instructions: String,
 }
 
 /// `login/wait`: answered when the user has signed in.
@@ -25,18 +27,79 @@ pub struct LoginStartResult {
 pub struct LoginWaitParams {
     /// The id from `login/start`.
     pub login_id: String,
+    /// Whether the host stores the login. Otherwise the sidecar stores it, and the result contains
+    /// no tokens.
+    #[serde(default)]
+    pub return_tokens: bool,
 }
 
-/// A completed login. The sidecar keeps its key.
+/// `login/cancel`: ends a login; an open `login/wait` fails.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LoginCancelParams {
+    /// The id from `login/start`.
+    pub login_id: String,
+}
+
+/// The answer to `login/cancel`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct LoginCancelResult {
+    /// Whether there was such a login.
+    pub found: bool,
+}
+
+/// `login/refresh`: renews a login that the host stores.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LoginRefreshParams {
+    /// The stored text that the host sends as `apiKey`.
+    pub access: String,
+    /// The refresh token.
+    pub refresh: String,
+}
+
+impl std::fmt::Debug for LoginRefreshParams {
+    /// Does not show the tokens.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LoginRefreshParams").finish_non_exhaustive()
+    }
+}
+
+/// The tokens of a login, for a host that stores them.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[serde(rename_all = "camelCase")]
+pub struct HostLogin {
+    /// What the host sends as `apiKey`. It contains both tokens, so that a run can outlive the first.
+    pub access: String,
+    /// The refresh token; empty if the login cannot be renewed.
+    pub refresh: String,
+    /// When the host should renew them with `login/refresh`, in milliseconds since 1970.
+    #[ts(type = "number")]
+    pub expires: u64,
+}
+
+impl std::fmt::Debug for HostLogin {
+    /// Does not show the tokens.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostLogin").finish_non_exhaustive()
+    }
+}
+
+/// A completed login.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
 pub struct LoginWaitResult {
     /// The email address of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
-    /// When the login expires, in milliseconds since 1970.
+    /// When the access token should be renewed, in milliseconds since 1970. The side that stores the
+    /// login does it.
     #[ts(type = "number")]
     pub expires_at: u64,
+    /// The tokens, if the host stores the login.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<HostLogin>,
 }
 
 /// `account/status`: the user's Cursor account, requested from Cursor now.
@@ -79,14 +142,18 @@ pub struct AccountStatus {
 
 /// Where a key comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "camelCase")]
 pub enum KeyOrigin {
     /// From the host.
     Host,
     /// From `CURSOR_API_KEY`.
     Environment,
+    /// From `CURSOR_ACCESS_TOKEN`.
+    AccessToken,
     /// From a browser login on this machine.
     Login,
+    /// From the login of the Cursor CLI.
+    CursorCli,
 }
 
 /// A plan and its usage. What Cursor does not report is absent.
@@ -105,6 +172,18 @@ pub struct AccountPlan {
     /// The used share, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent_used: Option<f64>,
+    /// The used share of models that Cursor chooses, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_percent_used: Option<f64>,
+    /// The used share of models that the user chooses, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub named_percent_used: Option<f64>,
+    /// Cents spent beyond the plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_demand_cents: Option<i32>,
+    /// Cents that may be spent beyond the plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_demand_limit_cents: Option<i32>,
     /// When the period ends, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(type = "number")]

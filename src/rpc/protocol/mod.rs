@@ -196,6 +196,10 @@ pub struct HostCapabilities {
     /// When the host executes its tools.
     #[serde(default)]
     pub tools: HostToolTiming,
+    /// Whether the host displays what a turn waits for.
+    #[serde(default)]
+    #[ts(as = "Option<_>", optional)]
+    pub waiting: bool,
 }
 
 /// When a host executes its tools.

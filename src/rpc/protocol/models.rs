@@ -194,7 +194,11 @@ impl From<&HostModel> for ModelRow {
             name: row.name.clone(),
             reasoning: row.levels.is_some(),
             thinking_level_map: row.levels.as_ref().map(ThinkingLevelMap::from),
-            input: vec![ModelInput::Text, ModelInput::Image],
+            input: if row.accepts_images() {
+                vec![ModelInput::Text, ModelInput::Image]
+            } else {
+                vec![ModelInput::Text]
+            },
             cost: ModelCost::default(),
             context_window: row.context_window,
             max_tokens: MAX_OUTPUT,

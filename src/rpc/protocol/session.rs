@@ -103,6 +103,10 @@ pub struct SessionCommandParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub workspace: Option<String>,
+    /// The session's id, as in `turn/start`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub session_id: Option<String>,
     /// State the host keeps for the sidecar.
     #[serde(default)]
     pub kept: SavedChoices,

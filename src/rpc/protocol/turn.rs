@@ -245,6 +245,12 @@ pub enum HostEvent {
         #[ts(type = "Record<string, unknown>")]
         arguments: serde_json::Value,
     },
+    /// What the turn waits for, with the seconds it takes so far. It replaces the last such text.
+    /// Sent only to hosts whose capabilities include `waiting`.
+    Waiting {
+        /// One line; empty at the end of the turn.
+        text: String,
+    },
     /// The connection failed and is retried.
     Retrying {
         /// The reason.
@@ -279,17 +285,22 @@ pub enum StopReason {
     Error,
 }
 
-/// The token usage of a turn.
+/// The activity of a turn in tokens. Cursor's own counters are cumulative over a run and are not
+/// part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs)]
 pub struct TurnUsage {
+    /// Estimate of what this turn newly sent: the prompt once per run, then the tool results.
     pub input: u64,
+    /// Estimate of what the model wrote in this turn: text, thinking and tool calls.
     pub output: u64,
+    /// Always 0.
     pub cache_read: u64,
+    /// Always 0.
     pub cache_write: u64,
+    /// The size of the context, for display and compaction.
     pub total_tokens: u64,
-    /// Whether the numbers are estimated, not reported by Cursor.
+    /// Whether `totalTokens` is an estimate, not Cursor's own count.
     pub estimated: bool,
     /// Their cost at the host's rates.
     pub cost: TurnCost,

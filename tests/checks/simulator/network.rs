@@ -181,11 +181,15 @@ async fn unary_calls_accept_protobuf_and_json_on_both_http_versions() {
         .await;
     assert_eq!(status, 200);
     let models = decode("aiserver.v1.AvailableModelsResponse", &body);
-    assert_eq!(
-        models["modelNames"],
-        json!(["composer-2", "claude-4.5-sonnet", "gpt-5.2"])
-    );
-    assert_eq!(models["models"][1]["variants"][2]["isMaxMode"], true);
+    let names = models["modelNames"].as_array().unwrap();
+    assert_eq!(names.len(), 34);
+    let sonnet = names.iter().position(|name| name == "claude-sonnet-4-6");
+    let variants = &models["models"][sonnet.unwrap()]["variants"];
+    let large = json!({"id": "context", "value": "1m"});
+    for variant in variants.as_array().unwrap() {
+        let values = variant["parameterValues"].as_array().unwrap();
+        assert_eq!(variant["isMaxMode"] == true, values.contains(&large));
+    }
     for path in [
         "/agent.v1.AgentService/GetUsableModels",
         "/aiserver.v1.AiService/GetUsableModels",
@@ -194,7 +198,7 @@ async fn unary_calls_accept_protobuf_and_json_on_both_http_versions() {
             .unary(path, &headers("application/proto"), Vec::new())
             .await;
         let models = decode("agent.v1.GetUsableModelsResponse", &body);
-        assert_eq!(models["models"][0]["modelId"], "composer-2");
+        assert_eq!(models["models"][0]["modelId"], "claude-fable-5");
     }
     let (status, body) = connection
         .unary(path, &headers("text/plain"), Vec::new())

@@ -23,7 +23,8 @@ fn with_the_bundled_list_an_unknown_id_is_sent_unchanged() {
     .map(|path| {
         format!("[server.unary.\"{path}\"]\nstatus = 500\nbody = {{ message = \"no\" }}\n")
     });
-    let simulator = simulator(MODELS, &failing.concat());
+    let models = MODELS.replacen('[', "[ { id = \"brand-new@9m\" },", 1);
+    let simulator = simulator(&models, &failing.concat());
     let test = TestEnv::new(&simulator.url, &[]);
     let mut host = test.host(WITH_MAX);
     for id in ["brand-new@9m", "gpt-5.5@272k"] {
@@ -63,7 +64,7 @@ fn the_selected_parameters_are_sent() {
         json!({"id": "composer-2.5", "thinking": "high"}),
         json!({"id": "composer-2.5", "fast": false}),
         json!({"id": "default", "thinking": "ultra"}),
-        json!({"id": "gpt-5.5@272k", "thinking": "high", "parameters": {"cyber": "false"}}),
+        json!({"id": "gpt-5.5", "thinking": "high", "parameters": {"context": "272k"}}),
     ];
     let mut host = test.host(WITHOUT_MAX);
     for choice in &choices {
@@ -87,7 +88,7 @@ fn the_selected_parameters_are_sent() {
     composer-2.5 fast=true
     composer-2.5 fast=false
     default
-    gpt-5.5@272k cyber=false
+    gpt-5.5 context=272k
     gpt-5.5 context=1m reasoning=extra-high fast=false
     gpt-5.5 context=1m reasoning=max fast=false
     ");

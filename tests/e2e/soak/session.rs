@@ -151,7 +151,7 @@ impl SoakSession {
     }
 
     /// Starts a new history in the same session, as after `/new` or a compaction.
-    pub fn begin_anew(&mut self) {
+    pub fn start_conversation(&mut self) {
         self.phase += 1;
         self.messages.clear();
         self.executed.clear();
@@ -183,7 +183,7 @@ impl SoakSession {
         format!("{what} ({}-{}-)", self.name, self.utterances)
     }
 
-    fn person_says(&mut self, what: &str) {
+    fn add_user_message(&mut self, what: &str) {
         let words = self.words(what);
         self.push(json!({"role": "user", "content": words}));
         self.sent.push(words);
@@ -194,7 +194,7 @@ impl SoakSession {
         if !self.under_way {
             (self.under_way, self.retries, self.spoken) = (true, 0, 0);
             self.chapter += 1;
-            self.person_says(&format!("chapter-{}", self.chapter));
+            self.add_user_message(&format!("chapter-{}", self.chapter));
         }
         for words in std::mem::take(&mut self.unsent) {
             self.push(json!({"role": "user", "content": words}));
@@ -235,7 +235,7 @@ impl SoakSession {
                 let last = json!(self.last_call());
                 let calls_last = turn_result.calls.iter().any(|(_, q)| *q == last);
                 if calls_last && chance.once_in(8) {
-                    self.person_says("and hurry");
+                    self.add_user_message("and hurry");
                 }
             }
             "aborted" => {
@@ -269,7 +269,7 @@ impl SoakSession {
             self.wrong("it breaks again and again");
             return self.finish(ChapterEnd::Aborted);
         }
-        self.person_says("go on");
+        self.add_user_message("go on");
     }
 
     fn last_call(&self) -> String {

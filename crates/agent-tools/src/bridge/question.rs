@@ -63,17 +63,26 @@ fn answer(args: &AskQuestionArgs, given: &Json) -> Option<ask_question_success::
     let id = given["id"].as_str()?;
     let question = args.questions.iter().find(|question| question.id == id)?;
     let text = given["answer"].as_str().unwrap_or_default();
-    let chosen = question
-        .options
+    let values: Vec<&str> = match &given["values"] {
+        Json::Array(values) => values.iter().filter_map(Json::as_str).collect(),
+        _ => vec![text],
+    };
+    let chosen = |value: &str| {
+        let mut options = question.options.iter();
+        options.find(|option| option.id == value || option.label == value)
+    };
+    let selected: Vec<String> = values
         .iter()
-        .find(|option| option.id == text || option.label == text);
+        .filter_map(|value| chosen(value).map(|option| option.id.clone()))
+        .collect();
     Some(ask_question_success::Answer {
         question_id: question.id.clone(),
-        selected_option_ids: chosen.map(|option| option.id.clone()).into_iter().collect(),
-        freeform_text: match chosen {
-            Some(_) => String::new(),
-            None => text.to_owned(),
+        freeform_text: if selected.is_empty() {
+            text.to_owned()
+        } else {
+            String::new()
         },
+        selected_option_ids: selected,
     })
 }
 

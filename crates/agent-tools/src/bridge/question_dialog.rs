@@ -11,6 +11,8 @@ use foundation::terminal_text::{clean, cleaned};
 /// The tool's display name.
 pub const LABEL: &str = "Question";
 pub use crate::prompts::tools::QUESTION_DESCRIPTION as DESCRIPTION;
+/// The option that ends the selection of several options.
+const SELECTION_DONE: &str = "Done";
 /// The option to type a custom answer.
 const CUSTOM_ANSWER: &str = "Type a custom answer";
 
@@ -54,7 +56,7 @@ pub fn parameters() -> Json {
     let text = json!({"type": "string"});
     let list = json!({"type": "array", "items": {}});
     let one = json!({"question": text, "prompt": text, "options": list, "choices": list,
-        "allowCustom": {"type": "boolean"}});
+        "allowCustom": {"type": "boolean"}, "allowMultiple": {"type": "boolean"}});
     let mut item = one.clone();
     item["id"] = text;
     let mut properties = one;
@@ -70,6 +72,27 @@ struct DialogQuestion {
     /// The text displayed for each choice, and its value.
     choices: Vec<(String, String)>,
     allow_custom: bool,
+    allow_multiple: bool,
+}
+
+/// One selected option or typed text.
+struct Selection {
+    /// As displayed.
+    label: String,
+    value: String,
+}
+
+/// The answer to one question.
+struct GivenAnswer {
+    id: String,
+    selected: Vec<Selection>,
+}
+
+impl GivenAnswer {
+    fn label(&self) -> String {
+        let labels = self.selected.iter().map(|one| one.label.as_str());
+        labels.collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl DialogQuestion {
@@ -81,6 +104,7 @@ impl DialogQuestion {
             title: clean(title).into_owned(),
             choices: options.into_iter().flatten().map(choice).collect(),
             allow_custom: json["allowCustom"] != false,
+            allow_multiple: json["allowMultiple"] == true,
         })
     }
 }
@@ -115,44 +139,21 @@ pub fn next(arguments: &Json, answers: &[Option<String>]) -> Result<DialogStep, 
     let asked = several.map_or(std::slice::from_ref(arguments), Vec::as_slice);
     let asked: Option<Vec<DialogQuestion>> = asked.iter().map(DialogQuestion::read).collect();
     let asked = asked.ok_or(DialogError::NothingAsked)?;
-    let mut given_answers = answers.iter();
-    let mut given: Vec<(String, String)> = Vec::new();
+    let mut answers = answers.iter();
+    let mut given: Vec<GivenAnswer> = Vec::new();
     for question in &asked {
-        let title = question.title.clone();
-        let mut chosen = None;
-        if !question.choices.is_empty() {
-            let mut options: Vec<String> = question
-                .choices
-                .iter()
-                .map(|(shown, _)| shown.clone())
-                .collect();
-            if question.allow_custom {
-                options.push(CUSTOM_ANSWER.into());
-            }
-            let Some(answer) = given_answers.next() else {
-                return Ok(DialogStep::Choose { title, options });
-            };
-            let choice = answer.as_ref().filter(|answer| options.contains(answer));
-            let Some(choice) = choice else {
-                return Ok(cancelled(&given));
-            };
-            let known = question.choices.iter().find(|(shown, _)| shown == choice);
-            chosen = known.map(|(_, value)| value.clone());
-        }
-        let answer = match chosen {
-            Some(value) => value,
-            None => match given_answers.next() {
-                None => return Ok(DialogStep::Write { title }),
-                Some(None) => return Ok(cancelled(&given)),
-                Some(Some(text)) => text.clone(),
-            },
+        let selected = match selection(question, &mut answers) {
+            Progress::Selected(selected) => selected,
+            Progress::Ask(step) => return Ok(step),
+            Progress::Cancelled => return Ok(cancelled(&given)),
         };
         let id = question.id.clone();
-        given.push((id.unwrap_or_else(|| (given.len() + 1).to_string()), answer));
+        let id = id.unwrap_or_else(|| (given.len() + 1).to_string());
+        given.push(GivenAnswer { id, selected });
     }
-    let lines = given.iter().map(|(id, answer)| match asked.len() {
-        1 => answer.clone(),
-        _ => format!("\n- {id}: {answer}"),
+    let lines = given.iter().map(|answer| match asked.len() {
+        1 => answer.label(),
+        _ => format!("\n- {}: {}", answer.id, answer.label()),
     });
     Ok(DialogStep::Done {
         text: tools::user_answered(lines.collect::<String>()),
@@ -160,17 +161,87 @@ pub fn next(arguments: &Json, answers: &[Option<String>]) -> Result<DialogStep, 
     })
 }
 
-fn cancelled(given: &[(String, String)]) -> DialogStep {
+/// How far one question is answered.
+enum Progress {
+    Selected(Vec<Selection>),
+    Ask(DialogStep),
+    Cancelled,
+}
+
+/// Reads the answers to a question. A question with several answers is asked until the user is
+/// done; what is selected is not offered again.
+fn selection<'a>(
+    question: &DialogQuestion,
+    answers: &mut impl Iterator<Item = &'a Option<String>>,
+) -> Progress {
+    let title = || question.title.clone();
+    let mut selected: Vec<Selection> = Vec::new();
+    while !question.choices.is_empty() {
+        let is_open = |shown: &str| selected.iter().all(|one| one.label != shown);
+        let choices = question.choices.iter().map(|(shown, _)| shown.clone());
+        let mut options: Vec<String> = choices.filter(|shown| is_open(shown)).collect();
+        if selected.is_empty() {
+            if question.allow_custom {
+                options.push(CUSTOM_ANSWER.into());
+            }
+        } else if options.is_empty() {
+            return Progress::Selected(selected);
+        } else {
+            options.push(SELECTION_DONE.into());
+        }
+        let Some(answer) = answers.next() else {
+            let title = match selected.len() {
+                0 => title(),
+                count => format!("{} ({count} selected)", question.title),
+            };
+            return Progress::Ask(DialogStep::Choose { title, options });
+        };
+        let Some(answer) = answer.as_ref().filter(|answer| options.contains(answer)) else {
+            return Progress::Cancelled;
+        };
+        let Some((label, value)) = question.choices.iter().find(|(shown, _)| shown == answer)
+        else {
+            if selected.is_empty() {
+                break; // a custom answer
+            }
+            return Progress::Selected(selected);
+        };
+        selected.push(Selection {
+            label: label.clone(),
+            value: value.clone(),
+        });
+        if !question.allow_multiple {
+            return Progress::Selected(selected);
+        }
+    }
+    match answers.next() {
+        None => Progress::Ask(DialogStep::Write { title: title() }),
+        Some(None) => Progress::Cancelled,
+        Some(Some(text)) => Progress::Selected(vec![Selection {
+            label: text.clone(),
+            value: text.clone(),
+        }]),
+    }
+}
+
+fn cancelled(given: &[GivenAnswer]) -> DialogStep {
     DialogStep::Done {
         text: tools::QUESTION_CANCELLED.into(),
         details: details(given),
     }
 }
 
-fn details(given: &[(String, String)]) -> Json {
+fn details(given: &[GivenAnswer]) -> Json {
     let answers: Vec<Json> = given
         .iter()
-        .map(|(id, answer)| json!({"id": id, "answer": answer}))
+        .map(|answer| {
+            let values: Vec<&str> = answer
+                .selected
+                .iter()
+                .map(|one| one.value.as_str())
+                .collect();
+            json!({"id": answer.id, "answer": answer.label(), "values": values})
+        })
         .collect();
     json!({"answers": answers})
 }
@@ -184,14 +255,48 @@ mod tests {
         next(arguments, &answers).unwrap()
     }
 
+    fn answered(id: &str, shown: &[(&str, &str)]) -> GivenAnswer {
+        let selected = shown.iter().map(|(label, value)| Selection {
+            label: (*label).into(),
+            value: (*value).into(),
+        });
+        GivenAnswer {
+            id: id.into(),
+            selected: selected.collect(),
+        }
+    }
+
     fn done(text: &str, answers: &[(&str, &str)]) -> DialogStep {
         let given = answers
             .iter()
-            .map(|(id, text)| ((*id).into(), (*text).into()));
+            .map(|(id, text)| answered(id, &[(*text, *text)]));
         DialogStep::Done {
             text: text.into(),
             details: details(&given.collect::<Vec<_>>()),
         }
+    }
+
+    fn chose(text: &str, shown: &[(&str, &str)]) -> DialogStep {
+        DialogStep::Done {
+            text: text.into(),
+            details: details(&[answered("1", shown)]),
+        }
+    }
+
+    #[test]
+    fn several_options_can_be_selected() {
+        let toppings = json!({"question": "Which?", "allowMultiple": true,
+            "options": [{"label": "Cheese", "value": "c"}, {"label": "Ham", "value": "h"}]});
+        let DialogStep::Choose { title, options } = after(&toppings, &["Ham"]) else {
+            panic!("no second choice");
+        };
+        assert_eq!(title, "Which? (1 selected)");
+        assert_eq!(options, ["Cheese", SELECTION_DONE]);
+        let one = after(&toppings, &["Ham", SELECTION_DONE]);
+        assert_eq!(one, chose("User answered: Ham", &[("Ham", "h")]));
+        let both = after(&toppings, &["Ham", "Cheese"]);
+        let shown = [("Ham", "h"), ("Cheese", "c")];
+        assert_eq!(both, chose("User answered: Ham, Cheese", &shown));
     }
 
     #[test]
@@ -207,7 +312,7 @@ mod tests {
         assert_eq!(after(&fruit, &[]), choose);
         assert_eq!(
             after(&fruit, &["Pears: green"]),
-            done("User answered: p", &[("1", "p")])
+            chose("User answered: Pears: green", &[("Pears: green", "p")])
         );
         assert_eq!(after(&fruit, &[CUSTOM_ANSWER]), DialogStep::Write { title });
         let own = after(&fruit, &[CUSTOM_ANSWER, "Plums"]);
@@ -230,12 +335,16 @@ mod tests {
         };
         assert_eq!(after(&hostile, &[]), choose);
         let chosen = after(&hostile, &["B\u{fffd}"]);
-        assert_eq!(chosen, done("User answered: b", &[("1", "b")]));
-        let chosen = after(&hostile, &["A␛[2J"]);
-        let answer = "A\u{1b}[2J";
+        let shown = "B\u{fffd}";
         assert_eq!(
             chosen,
-            done(&format!("User answered: {answer}"), &[("1", answer)])
+            chose(&format!("User answered: {shown}"), &[(shown, "b")])
+        );
+        let chosen = after(&hostile, &["A␛[2J"]);
+        let shown = "A␛[2J";
+        assert_eq!(
+            chosen,
+            chose(&format!("User answered: {shown}"), &[(shown, "A\u{1b}[2J")])
         );
     }
 

@@ -1,14 +1,15 @@
 //! The settings of every workspace, read when a turn needs them and cached until a file or
 //! folder changes.
 //!
-//! A turn does not wait for the scan of a large workspace. It continues with the settings that
-//! are quick to find (hooks, servers, the workspace's own rules); the rest applies to a later
-//! turn.
+//! A turn checks the files and folders that are known to matter: hooks, servers, the workspace's
+//! own rules, nested rules and skills that an earlier search found. It does not wait for the
+//! search of a large workspace. That is done in the background, and what it finds applies to a
+//! later turn.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -21,9 +22,15 @@ use super::mcp::{McpServer, McpServers, Timeouts};
 use super::scan::{self, LargeWorkspace, ScanDepth, ScanResult, ScanRoot};
 use super::sources::SourceFilter;
 use crate::shell::reaper::ChildReaper;
+use crate::workspace::repository_cache::RepositoryCache;
 
 /// How long a turn waits for settings to be read, for example from a disk that hangs.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// The folders of a large workspace are checked again after this many times the time that it
+/// took, so that checks need a small part of one processor only.
+const CHECK_PAUSE: u32 = 20;
+/// How long a check waits, so that it does not slow down the start of the turn.
+const CHECK_DELAY: Duration = Duration::from_millis(500);
 /// The most workspaces whose settings are cached.
 const MOST_KEPT: usize = 16;
 
@@ -45,6 +52,12 @@ pub struct ConfigCache {
     busy: Mutex<BTreeSet<PathBuf>>,
     /// Notified when a workspace is added to `busy`.
     large_found: Notify,
+    /// When the folders of a large workspace may be checked again; `None` during a check.
+    next_checks: Mutex<HashMap<PathBuf, Option<Instant>>>,
+    /// Notified when a check of folders ends.
+    check_ended: Notify,
+    /// What git reports about the workspaces.
+    repositories: Arc<RepositoryCache>,
 }
 
 /// The cached settings of one place.
@@ -59,11 +72,18 @@ struct CachedConfig {
 /// How much of a workspace was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScanCoverage {
+    /// Nested settings as the last search of the workspace found them.
     Whole,
-    /// Without nested settings.
+    /// Without a search.
     Near,
-    /// Nested settings as they were before, the others read again.
-    Renewed,
+}
+
+impl CachedConfig {
+    /// Whether a search for this place finds the same nested files. Trust decides about commands
+    /// only, which are never nested.
+    fn is_of(&self, place: &ScanRoot) -> bool {
+        self.place.home == place.home && self.place.choice.sources == place.choice.sources
+    }
 }
 
 fn absolute(workspace: &Path) -> PathBuf {
@@ -118,26 +138,25 @@ impl ConfigCache {
         &self.reaper
     }
 
+    /// What git reports about the workspaces.
+    pub fn repositories(&self) -> &Arc<RepositoryCache> {
+        &self.repositories
+    }
+
+    /// Starts reading the settings of a workspace in the background. Starts no server.
+    pub fn prefetch(self: &Arc<Self>, choice: &SourceFilter, workspace: &Path) {
+        let (cache, place) = (Arc::clone(self), self.place(choice, workspace));
+        tokio::spawn(async move { drop(cache.read_all(place).await) });
+    }
+
     /// Returns the settings of a workspace, from the cache if no file or folder has changed.
     pub async fn open(
         self: &Arc<Self>,
         choice: &SourceFilter,
         workspace: &Path,
     ) -> Arc<CursorConfig> {
-        let workspace = absolute(workspace);
-        let place = ScanRoot {
-            is_trusted_by_host: lock(&self.trusted).contains(&workspace),
-            workspace,
-            home: self.home.clone(),
-            choice: choice.clone(),
-            state: self.state.clone(),
-        };
-        let read = if self.is_busy(&place.workspace) {
-            None
-        } else {
-            self.read_all(place.clone()).await
-        };
-        let kept = match read {
+        let place = self.place(choice, workspace);
+        let kept = match self.read_all(place.clone()).await {
             Some(kept) => Some(kept),
             None => self.read_near(place.clone()).await,
         };
@@ -147,6 +166,17 @@ impl ConfigCache {
         };
         settings.servers.wake().await;
         settings
+    }
+
+    fn place(&self, choice: &SourceFilter, workspace: &Path) -> ScanRoot {
+        let workspace = absolute(workspace);
+        ScanRoot {
+            is_trusted_by_host: lock(&self.trusted).contains(&workspace),
+            workspace,
+            home: self.home.clone(),
+            choice: choice.clone(),
+            state: self.state.clone(),
+        }
     }
 
     fn is_busy(&self, workspace: &Path) -> bool {
@@ -167,20 +197,27 @@ impl ConfigCache {
         }
     }
 
-    /// Reads everything; returns `None` if that takes too long for a turn. The scan then continues
-    /// in the background.
+    /// Reads everything; returns `None` if that takes too long for a turn. The search then
+    /// continues in the background.
     async fn read_all(self: &Arc<Self>, place: ScanRoot) -> Option<Arc<CachedConfig>> {
         let workspace = place.workspace.clone();
+        if self.is_busy(&workspace) {
+            return None;
+        }
         let cache = Arc::clone(self);
         let reading = tokio::task::spawn_blocking(move || cache.read(place));
         tokio::select! {
             kept = reading => kept.ok(),
             () = self.large(&workspace) => None,
-            () = tokio::time::sleep(TIMEOUT) => None,
+            () = tokio::time::sleep(TIMEOUT) => {
+                // Later turns do not wait for it.
+                lock(&self.busy).insert(workspace);
+                None
+            }
         }
     }
 
-    fn read(&self, place: ScanRoot) -> Arc<CachedConfig> {
+    fn read(self: &Arc<Self>, place: ScanRoot) -> Arc<CachedConfig> {
         let load_lock = Arc::clone(
             lock(&self.load_locks)
                 .entry(place.workspace.clone())
@@ -188,13 +225,26 @@ impl ConfigCache {
         );
         let _reading = lock(&load_lock);
         let old = lock(&self.kept).get(&place.workspace).cloned();
-        if let Some(old) = old
-            && old.extent == ScanCoverage::Whole
-            && old.place == place
-            && old.scanned.stamps.are_current()
-        {
-            return old;
-        }
+        let old = old.filter(|old| old.extent == ScanCoverage::Whole && old.is_of(&place));
+        let kept = match old {
+            Some(old) if !old.scanned.stamps.has_few_folders() => {
+                let kept = if old.place == place && old.scanned.stamps.are_known_current() {
+                    old
+                } else {
+                    self.read_known(place, Some(&old))
+                };
+                self.check_folders_later(&kept);
+                kept
+            }
+            Some(old) if old.place == place && old.scanned.stamps.are_current() => old,
+            _ => self.search(place),
+        };
+        lock(&self.busy).remove(&kept.place.workspace);
+        kept
+    }
+
+    /// Reads everything, with a search of the whole workspace.
+    fn search(&self, place: ScanRoot) -> Arc<CachedConfig> {
         let large_found = || {
             tracing::debug!("settings.large");
             lock(&self.busy).insert(place.workspace.clone());
@@ -204,35 +254,63 @@ impl ConfigCache {
             &place,
             &ScanDepth::Far(LargeWorkspace::default(), &large_found),
         );
-        lock(&self.busy).remove(&place.workspace);
         self.keep(place, scanned, ScanCoverage::Whole)
     }
 
-    /// Reads all but nested settings, which is quick in a workspace of any size. Rules and skills
-    /// of an earlier full scan are kept.
+    /// Reads all but nested settings that the last search did not find.
+    fn read_known(&self, place: ScanRoot, old: Option<&CachedConfig>) -> Arc<CachedConfig> {
+        let nested = old.map_or(&[][..], |old| &old.scanned.nested);
+        let mut scanned = scan::scan(&place, &ScanDepth::Known(nested));
+        let extent = match old {
+            Some(old) => {
+                scanned.stamps.folders = Arc::clone(&old.scanned.stamps.folders);
+                ScanCoverage::Whole
+            }
+            None => ScanCoverage::Near,
+        };
+        self.keep(place, scanned, extent)
+    }
+
+    /// Checks in the background whether a folder of a large workspace has changed, and if so,
+    /// searches it again.
+    fn check_folders_later(self: &Arc<Self>, kept: &Arc<CachedConfig>) {
+        let workspace = kept.place.workspace.clone();
+        let mut next = lock(&self.next_checks);
+        let is_due = match next.get(&workspace) {
+            Some(at) => at.is_some_and(|at| at <= Instant::now()),
+            None => true,
+        };
+        if !is_due {
+            return;
+        }
+        next.insert(workspace.clone(), None);
+        let (cache, kept) = (Arc::clone(self), Arc::clone(kept));
+        let check = move || {
+            let began = Instant::now();
+            if !kept.scanned.stamps.are_folders_current() {
+                let scanned = scan::scan(
+                    &kept.place,
+                    &ScanDepth::Far(LargeWorkspace::default(), &|| ()),
+                );
+                cache.keep(kept.place.clone(), scanned, ScanCoverage::Whole);
+            }
+            let next = Instant::now() + began.elapsed() * CHECK_PAUSE;
+            lock(&cache.next_checks).insert(workspace, Some(next));
+            cache.check_ended.notify_waiters();
+        };
+        tokio::spawn(async move {
+            tokio::time::sleep(CHECK_DELAY).await;
+            tokio::task::spawn_blocking(check);
+        });
+    }
+
+    /// Reads without a search, which is quick in a workspace of any size.
     async fn read_near(self: &Arc<Self>, place: ScanRoot) -> Option<Arc<CachedConfig>> {
         let cache = Arc::clone(self);
         let reading = tokio::task::spawn_blocking(move || {
-            let mut scanned = scan::scan(&place, &ScanDepth::Near);
-            let before = lock(&cache.kept).get(&place.workspace).cloned();
-            let known = |before: &Arc<CachedConfig>| {
-                before.place == place && before.extent != ScanCoverage::Near
-            };
-            let extent = match before.filter(known) {
-                Some(before) => {
-                    scanned.rules.clone_from(&before.settings.rules);
-                    scanned.skills.clone_from(&before.settings.skills);
-                    ScanCoverage::Renewed
-                }
-                None => {
-                    scanned.notices.push(format!(
-                        "{} is large: rules and skills deep inside it count from a later turn",
-                        place.workspace.display()
-                    ));
-                    ScanCoverage::Near
-                }
-            };
-            cache.keep(place, scanned, extent)
+            let old = lock(&cache.kept).get(&place.workspace).cloned();
+            let old = old.filter(|old| old.extent == ScanCoverage::Whole && old.is_of(&place));
+            cache.read_known(place, old.as_deref())
         });
         let read = tokio::time::timeout(TIMEOUT, reading).await;
         read.ok()?.ok()
@@ -273,6 +351,14 @@ impl ConfigCache {
         };
         let mut all = lock(&self.kept);
         let before = all.get(&place.workspace);
+        // A search may have ended meanwhile.
+        if let Some(before) = before
+            && extent == ScanCoverage::Near
+            && before.extent == ScanCoverage::Whole
+            && before.place == place
+        {
+            return Arc::clone(before);
+        }
         let before = before.map(|before| &before.settings.servers.0);
         let server = |config: ServerConfig| {
             let same = before.and_then(|before| {
@@ -294,6 +380,7 @@ impl ConfigCache {
             hooks: self.hooks(std::mem::take(&mut scanned.hooks)),
             servers,
             notices: std::mem::take(&mut scanned.notices),
+            is_partial: extent == ScanCoverage::Near,
         });
         tracing::debug!(
             rules = settings.rules.len(),
@@ -374,17 +461,81 @@ mod tests {
         lock(&cache.busy).insert(workspace.clone());
         let first = cache.open(&choice, &workspace).await;
         assert_eq!(contents(&first), ["near"]);
-        assert_eq!((first.hooks.all.len(), first.notices.len()), (1, 1));
+        assert_eq!((first.hooks.all.len(), first.is_partial), (1, true));
         let second = cache.open(&choice, &workspace).await;
-        assert_eq!((contents(&second).len(), second.notices.len()), (1, 1));
+        assert_eq!((contents(&second).len(), second.is_partial), (1, true));
         lock(&cache.busy).clear();
         let later = cache.open(&choice, &workspace).await;
         assert_eq!(contents(&later), ["near", "far"]);
+        assert!(!later.is_partial);
         assert!(Arc::ptr_eq(&first.servers.0[0], &later.servers.0[0]));
-        // Results of the earlier full scan are kept.
+        // The files that the earlier search found are known, and read again.
         lock(&cache.busy).insert(workspace.clone());
+        std::fs::write(workspace.join("deep/AGENTS.md"), "far, changed").unwrap();
         let again = cache.open(&choice, &workspace).await;
-        assert_eq!((contents(&again).len(), again.notices.len()), (2, 0));
+        assert_eq!(contents(&again), ["near", "far, changed"]);
+        assert!(!again.is_partial);
+    }
+
+    #[tokio::test]
+    async fn a_turn_checks_only_what_is_known_to_matter_in_a_large_workspace() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = folder.path().canonicalize().unwrap();
+        for number in 0..400 {
+            std::fs::create_dir(workspace.join(format!("d{number}"))).unwrap();
+        }
+        std::fs::write(workspace.join("d1/AGENTS.md"), "one").unwrap();
+        let cache = Arc::new(ConfigCache::new(None, ChildReaper::default()));
+        let choice = SourceFilter::default();
+        let contents = async || -> Vec<String> {
+            let settings = cache.open(&choice, &workspace).await;
+            let rules = settings.rules.iter();
+            rules.map(|rule| rule.content.clone()).collect()
+        };
+        // The search ends in the background if this machine is slow.
+        let (read, place) = (Arc::clone(&cache), cache.place(&choice, &workspace));
+        tokio::task::spawn_blocking(move || drop(read.read(place)))
+            .await
+            .unwrap();
+        // No check of folders is due.
+        let later = Instant::now() + Duration::from_secs(3600);
+        lock(&cache.next_checks).insert(workspace.clone(), Some(later));
+        assert_eq!(contents().await, ["one"]);
+        std::fs::write(workspace.join("d1/AGENTS.md"), "one, changed").unwrap();
+        std::fs::write(workspace.join("d1/CLAUDE.md"), "beside it").unwrap();
+        std::fs::write(workspace.join("d2/AGENTS.md"), "two").unwrap();
+        assert_eq!(contents().await, ["one, changed", "beside it"]);
+        std::fs::remove_file(workspace.join("d1/CLAUDE.md")).unwrap();
+        assert_eq!(contents().await, ["one, changed"]);
+        // The check in the background finds the new file.
+        lock(&cache.next_checks).clear();
+        let ended = cache.check_ended.notified();
+        tokio::pin!(ended);
+        ended.as_mut().enable();
+        contents().await;
+        ended.await;
+        assert_eq!(contents().await, ["one, changed", "two"]);
+    }
+
+    #[tokio::test]
+    async fn trust_that_comes_later_needs_no_new_search() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = folder.path().canonicalize().unwrap();
+        for number in 0..400 {
+            std::fs::create_dir(workspace.join(format!("d{number}"))).unwrap();
+        }
+        let cache = Arc::new(ConfigCache::new(None, ChildReaper::default()));
+        let choice = SourceFilter::default();
+        let read = |cache: &Arc<ConfigCache>| {
+            let (cache, place) = (Arc::clone(cache), cache.place(&choice, &workspace));
+            tokio::task::spawn_blocking(move || cache.read(place))
+        };
+        let first = read(&cache).await.unwrap();
+        cache.set_host_trust(&workspace, true);
+        let second = read(&cache).await.unwrap();
+        assert!(second.place.is_trusted_by_host);
+        let folders = |kept: &CachedConfig| Arc::clone(&kept.scanned.stamps.folders);
+        assert!(Arc::ptr_eq(&folders(&first), &folders(&second)));
     }
 
     #[tokio::test]
@@ -415,7 +566,7 @@ mod tests {
         let settings = turn.await.unwrap();
         drop(release);
         reading.join().unwrap();
-        assert_eq!(settings.notices.len(), 1);
+        assert!(settings.is_partial);
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ use std::fs::{self, Metadata};
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The largest file that is read.
 const MAX_BYTES: u64 = 512 * 1024;
@@ -15,15 +16,42 @@ const MOST_BYTES_IN_ALL: u64 = 4 * 1024 * 1024;
 /// The metadata that shows a change of a file or folder; `None` if it does not exist.
 type FileStamp = Option<(i64, i64, i64, u64, u64)>;
 
+/// With more folders than this, a turn does not check all of them.
+const FEW_FOLDERS: usize = 300;
+
 /// The recorded metadata of every path that was checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct FileStamps(BTreeMap<PathBuf, FileStamp>);
+pub(super) struct FileStamps {
+    /// Files with settings, folders that contain some, and the places where some may appear.
+    known: BTreeMap<PathBuf, FileStamp>,
+    /// Folders of the workspace in which nested settings may appear.
+    pub(super) folders: Arc<BTreeMap<PathBuf, FileStamp>>,
+}
 
 impl FileStamps {
     /// Whether nothing has changed.
     pub(super) fn are_current(&self) -> bool {
-        self.0.iter().all(|(path, look)| look_at(path) == *look)
+        self.are_known_current() && self.are_folders_current()
     }
+
+    /// Whether no path that is known to matter has changed. Quick in a workspace of any size.
+    pub(super) fn are_known_current(&self) -> bool {
+        is_unchanged(&self.known)
+    }
+
+    /// Whether no folder of the workspace has changed.
+    pub(super) fn are_folders_current(&self) -> bool {
+        is_unchanged(&self.folders)
+    }
+
+    /// Whether a turn can check all folders.
+    pub(super) fn has_few_folders(&self) -> bool {
+        self.folders.len() <= FEW_FOLDERS
+    }
+}
+
+fn is_unchanged(stamps: &BTreeMap<PathBuf, FileStamp>) -> bool {
+    stamps.iter().all(|(path, look)| look_at(path) == *look)
 }
 
 fn look_at(path: &Path) -> FileStamp {
@@ -59,9 +87,15 @@ impl ConfigReader {
     pub(super) fn note(&mut self, path: &Path) -> Option<Metadata> {
         let metadata = fs::metadata(path).ok();
         self.stamps
-            .0
+            .known
             .insert(path.to_owned(), metadata.as_ref().map(look));
         metadata
+    }
+
+    /// Records the metadata of a folder in which nested settings may appear.
+    pub(super) fn note_folder(&mut self, path: &Path) {
+        let stamp = look_at(path);
+        Arc::make_mut(&mut self.stamps.folders).insert(path.to_owned(), stamp);
     }
 
     /// Returns the text of a regular file within the limits. A link that leads out of `within` is

@@ -36,4 +36,6 @@ pub struct CursorConfig {
     pub servers: McpServers,
     /// Notices for the user.
     pub notices: Vec<String>,
+    /// Whether a large workspace was not yet searched for nested rules and skills.
+    pub is_partial: bool,
 }

@@ -60,12 +60,15 @@ pub(super) struct ScanResult {
     pub(super) hooks: Vec<Hook>,
     pub(super) notices: Vec<String>,
     pub(super) stamps: FileStamps,
+    /// The nested files with settings.
+    pub(super) nested: Vec<PathBuf>,
 }
 
 /// How far to search.
 pub(super) enum ScanDepth<'a> {
-    /// Without nested folders of the workspace.
-    Near,
+    /// Of nested settings only these files, which an earlier search found, and new ones beside
+    /// them. Quick in a workspace of any size.
+    Known(&'a [PathBuf]),
     /// With nested folders. Calls the function once if the workspace turns out to be large.
     Far(LargeWorkspace, &'a dyn Fn()),
 }
@@ -81,8 +84,8 @@ pub(super) struct LargeWorkspace {
 impl Default for LargeWorkspace {
     fn default() -> Self {
         Self {
-            entries: 5_000,
-            time: Duration::from_millis(400),
+            entries: 500,
+            time: Duration::from_millis(20),
         }
     }
 }
@@ -98,6 +101,7 @@ pub(super) fn scan(place: &ScanRoot, reach: &ScanDepth<'_>) -> ScanResult {
         skills: Vec::new(),
         servers: Vec::new(),
         hooks: Vec::new(),
+        nested: Vec::new(),
     };
     if place.choice.has(ConfigSource::Mdm) {
         let file = Path::new(ADMINISTRATOR);
@@ -120,6 +124,7 @@ pub(super) fn scan(place: &ScanRoot, reach: &ScanDepth<'_>) -> ScanResult {
         hooks: scan.hooks,
         notices: scan.reader.notices,
         stamps: scan.reader.stamps,
+        nested: scan.nested,
     }
 }
 
@@ -133,6 +138,7 @@ struct Scan<'a> {
     skills: Vec<Skill>,
     servers: Vec<ServerConfig>,
     hooks: Vec<Hook>,
+    nested: Vec<PathBuf>,
 }
 
 impl Scan<'_> {
@@ -165,10 +171,12 @@ impl Scan<'_> {
         self.skill_folders(&workspace, Some(&workspace));
         if Some(&workspace) != home.as_ref() {
             self.project_commands(&workspace);
-            if let ScanDepth::Far(large, grown) = self.reach
-                && workspace.parent().is_some()
-            {
-                self.nested(&workspace, *large, *grown);
+            if workspace.parent().is_some() {
+                let files = match self.reach {
+                    ScanDepth::Known(files) => self.beside(files, &workspace),
+                    ScanDepth::Far(large, grown) => self.find(&workspace, *large, *grown),
+                };
+                self.nested(files, &workspace);
             }
         }
     }
@@ -263,8 +271,21 @@ impl Scan<'_> {
         files
     }
 
-    /// Reads the nested settings of the workspace.
-    fn nested(&mut self, workspace: &Path, large: LargeWorkspace, grown: &dyn Fn()) {
+    /// Returns the files with settings in the folders of these files.
+    fn beside(&mut self, files: &[PathBuf], workspace: &Path) -> Vec<PathBuf> {
+        let folders: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
+        let mut found = Vec::new();
+        for folder in folders {
+            let paths = self.reader.names(folder).into_iter();
+            let paths = paths.map(|name| folder.join(name));
+            let wanted = |path: &PathBuf| kind(path, workspace).is_some() && path.is_file();
+            found.extend(paths.filter(wanted));
+        }
+        found
+    }
+
+    /// Searches the workspace for files with nested settings.
+    fn find(&mut self, workspace: &Path, large: LargeWorkspace, grown: &dyn Fn()) -> Vec<PathBuf> {
         let started = Instant::now();
         let walk = walk(workspace, &[cursorignore::FILE], |entry| {
             let name = entry.file_name().to_string_lossy();
@@ -288,7 +309,7 @@ impl Scan<'_> {
             }
             if entry.file_type().is_some_and(|kind| kind.is_dir()) {
                 folders += 1;
-                self.reader.note(entry.path());
+                self.reader.note_folder(entry.path());
             } else if kind(entry.path(), workspace).is_some() {
                 found.push(entry.into_path());
             }
@@ -300,15 +321,24 @@ impl Scan<'_> {
                 break;
             }
         }
-        found.sort_unstable();
-        for path in found {
-            match kind(&path, workspace) {
-                Some(ConfigFileKind::Whole) => self.whole(&path, workspace),
-                Some(ConfigFileKind::Headed) => self.headed(&path, Some(workspace)),
-                Some(ConfigFileKind::Skill) => self.skill(&path, Some(workspace)),
+        found
+    }
+
+    /// Reads nested settings.
+    fn nested(&mut self, mut files: Vec<PathBuf>, workspace: &Path) {
+        files.sort_unstable();
+        for path in &files {
+            if let Some(folder) = path.parent() {
+                self.reader.note(folder);
+            }
+            match kind(path, workspace) {
+                Some(ConfigFileKind::Whole) => self.whole(path, workspace),
+                Some(ConfigFileKind::Headed) => self.headed(path, Some(workspace)),
+                Some(ConfigFileKind::Skill) => self.skill(path, Some(workspace)),
                 None => {}
             }
         }
+        self.nested = files;
     }
 }
 

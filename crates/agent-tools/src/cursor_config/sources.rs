@@ -15,17 +15,14 @@ pub enum ConfigSource {
     Team,
     /// The machine's administrator.
     Mdm,
-    /// Installed plugins. They are not read.
-    Plugins,
 }
 
 /// All sources by the names that the setting uses.
-pub const SOURCES: [(&str, ConfigSource); 5] = [
+pub const SOURCES: [(&str, ConfigSource); 4] = [
     ("project", ConfigSource::Project),
     ("user", ConfigSource::User),
     ("team", ConfigSource::Team),
     ("mdm", ConfigSource::Mdm),
-    ("plugins", ConfigSource::Plugins),
 ];
 
 /// The projects whose commands (MCP servers and hooks) may be run.

@@ -5,38 +5,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::prompts::tools;
 use crate::request_context::RunContext;
-use crate::{ExecReply, ExecRequest};
 use cursor_proto::agent::v1::*;
 
-/// Answers a request about MCP servers that needs no host; returns any other request as `Err`.
-pub(crate) async fn answer(
-    facts: &RunContext,
-    request: ExecRequest,
-    abort: CancellationToken,
-) -> Result<ExecReply, ExecRequest> {
-    Ok(match request {
-        ExecRequest::McpStateExecArgs(args) => ExecReply::McpStateExecResult(state(facts, &args)),
-        ExecRequest::ListMcpResourcesExecArgs(args) => {
-            ExecReply::ListMcpResourcesExecResult(resources(facts, &args, &abort).await)
-        }
-        ExecRequest::ReadMcpResourceExecArgs(args) => {
-            let result = Some(if is_saved(&args) {
-                read_error(args, tools::MCP_RESOURCE_NOT_SAVED)
-            } else {
-                resource(facts, args, &abort).await
-            });
-            ExecReply::ReadMcpResourceExecResult(ReadMcpResourceExecResult { result })
-        }
-        ExecRequest::McpArgs(args) => match facts.settings.servers.call(&args, abort).await {
-            Some(result) => ExecReply::McpResult(result),
-            None => return Err(ExecRequest::McpArgs(args)),
-        },
-        other => return Err(other),
-    })
-}
-
 /// Returns the state and tools of the requested servers.
-fn state(facts: &RunContext, args: &McpStateExecArgs) -> McpStateExecResult {
+pub(crate) fn state(facts: &RunContext, args: &McpStateExecArgs) -> McpStateExecResult {
     let wanted = |name: &str| {
         args.server_identifiers.is_empty()
             || args.server_identifiers.iter().any(|wanted| wanted == name)
@@ -74,7 +46,7 @@ fn not_found(server: &str) -> String {
 }
 
 /// Lists resources of the MCP servers; groups of host tools have none.
-async fn resources(
+pub(crate) async fn resources(
     facts: &RunContext,
     args: &ListMcpResourcesExecArgs,
     abort: &CancellationToken,
@@ -106,7 +78,21 @@ pub(crate) fn is_saved(args: &ReadMcpResourceExecArgs) -> bool {
     path.is_some_and(|path| !path.is_empty())
 }
 
-/// Reads a resource of a server.
+/// Reads a resource of a server. One that is to be saved needs a handler that may write.
+pub(crate) async fn read(
+    facts: &RunContext,
+    args: ReadMcpResourceExecArgs,
+    abort: &CancellationToken,
+) -> ReadMcpResourceExecResult {
+    let result = Some(if is_saved(&args) {
+        read_error(args, tools::MCP_RESOURCE_NOT_SAVED)
+    } else {
+        resource(facts, args, abort).await
+    });
+    ReadMcpResourceExecResult { result }
+}
+
+/// Returns the content of a resource, or an error.
 pub(crate) async fn resource(
     facts: &RunContext,
     args: ReadMcpResourceExecArgs,

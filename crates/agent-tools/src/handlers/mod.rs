@@ -62,8 +62,18 @@ pub struct ExecutorOptions<'a> {
     pub seen: Arc<ReadCache>,
 }
 
-/// Returns the executor of a run, which routes each native tool by the current turn's decisions.
-pub fn executor(mut facts: RunContext, surroundings: ExecutorOptions<'_>) -> Arc<dyn Executor> {
+/// Returns the executor of a run with a host, which routes each request by the current turn's
+/// decisions.
+pub fn executor(facts: RunContext, surroundings: ExecutorOptions<'_>) -> Arc<dyn Executor> {
+    let host_tools = Some(Arc::clone(&surroundings.bridge));
+    router(facts, surroundings, host_tools)
+}
+
+fn router(
+    mut facts: RunContext,
+    surroundings: ExecutorOptions<'_>,
+    host_tools: Option<Arc<Bridge>>,
+) -> Arc<dyn Executor> {
     let ExecutorOptions {
         policy,
         shell_session,
@@ -90,6 +100,7 @@ pub fn executor(mut facts: RunContext, surroundings: ExecutorOptions<'_>) -> Arc
     let no_tool = refuse(DenialReason::NoHostTool);
     let denied = Arc::new(refuse(DenialReason::Denied));
     Arc::new(ToolRouter {
+        host_tools,
         host: Arc::new(HostDelegate::new(
             bridge,
             current.clone(),
@@ -136,7 +147,7 @@ pub fn executor_without_host(
         bridge: Bridge::off(Duration::ZERO, CallLogTarget::Off),
         seen: Arc::default(),
     };
-    (executor(facts, surroundings), gates)
+    (router(facts, surroundings, None), gates)
 }
 
 /// Executes native tools locally; `refuse` answers the requests it does not execute.
@@ -154,11 +165,6 @@ impl Executor for LocalExecutor {
         replies: ReplySender,
         abort: CancellationToken,
     ) -> ExecTask {
-        let denied =
-            NativeTool::of(&request).is_some_and(|tool| self.policy.denied.contains(&tool));
-        if denied || matches!(request, ExecRequest::RequestContextArgs(_)) {
-            return Arc::clone(&self.refuse).execute(request, replies, abort);
-        }
         let done = async move {
             if let ExecRequest::ShellStreamArgs(args) = request {
                 self.shell.stream(args, replies, abort).await;
@@ -218,10 +224,7 @@ impl LocalExecutor {
                 let result = mcp_resource::save(&self.guard, facts, args, &abort).await;
                 Ok(ExecReply::ReadMcpResourceExecResult(result))
             }
-            other => match mcp::answer(&self.refuse.facts, other, abort.clone()).await {
-                Ok(reply) => Ok(reply),
-                Err(other) => self.files(other, abort).await,
-            },
+            other => self.files(other, abort).await,
         }
     }
 

@@ -9,6 +9,7 @@ use super::*;
 use crate::ExecOutput;
 use crate::policy::ExecutedBy;
 use crate::tool_definition::ToolDefinition;
+use crate::workspace::repository_cache::RepositoryCache;
 
 struct TestDir {
     _home: tempfile::TempDir,
@@ -63,6 +64,7 @@ impl TestDir {
             workspace: self.workspace.clone(),
             home: self.workspace.parent().map(Path::to_owned),
             offers: self.offers.clone(),
+            repositories: Arc::new(RepositoryCache::waiting(Duration::from_secs(60))),
             ..RunContext::default()
         };
         let (executor, _) = executor_without_host(facts, &self.policy, &self.shell_session, false);

@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 use super::shell_output::{OutputStream, ShellOutputs};
 use super::tool_names::{self, CursorTool};
 use super::{Activity, Workspace, from_wire, text};
+use crate::bridge::question;
 use cursor_proto::agent::v1::{
     InteractionUpdate, ToolCallCompletedUpdate, ToolCallDeltaUpdate, ToolCallStartedUpdate,
     interaction_update, shell_output_delta_update, shell_tool_call_delta, tool_call_delta,
@@ -25,6 +26,8 @@ const MAX_STARTED_BYTES: usize = 8 * 1024 * 1024;
 const MAX_LINE_CHARS: usize = 240;
 /// How deep the arguments of a call are searched for the name of a host tool.
 const MAX_DEPTH: usize = 4;
+/// The name of Cursor's own question.
+const QUESTION: &str = "askQuestion";
 
 /// What to display for an update.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +36,8 @@ pub enum DisplayItem {
     Nothing,
     /// A progress line.
     Line(String),
+    /// A line of the output of a running command.
+    OutputLine(String),
     /// A completed call.
     Completed(Box<Activity>),
 }
@@ -153,7 +158,7 @@ impl ActivityTracker {
         let line = self
             .shell_outputs
             .printed_by(&update.call_id, stream, data, at.redact);
-        line.map_or(DisplayItem::Nothing, DisplayItem::Line)
+        line.map_or(DisplayItem::Nothing, DisplayItem::OutputLine)
     }
 
     /// Handles other updates: summaries, and output without a call id.
@@ -173,7 +178,7 @@ impl ActivityTracker {
             _ => return DisplayItem::Nothing,
         };
         let line = self.shell_outputs.printed(stream, data, at.redact);
-        line.map_or(DisplayItem::Nothing, DisplayItem::Line)
+        line.map_or(DisplayItem::Nothing, DisplayItem::OutputLine)
     }
 
     /// Records the start of a call; a repeated start replaces the earlier one. Returns a progress
@@ -312,6 +317,16 @@ impl ActivityTracker {
             return false;
         }
         let name = activity.name.as_deref();
+        // Cursor's own question is asked through the host's tool, which the host displays.
+        let is_question = name == Some(QUESTION);
+        if is_question
+            && self
+                .host_tools
+                .iter()
+                .any(|name| name.ends_with(question::TOOL))
+        {
+            return true;
+        }
         name.is_some_and(|name| self.host_tools.contains(name))
             || activity
                 .arguments

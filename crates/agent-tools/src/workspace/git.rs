@@ -11,8 +11,8 @@ use tokio::process::Command;
 use crate::shell::process_group;
 use cursor_proto::agent::v1::GitRepoInfo;
 
-/// The time limit for git, because the context must not wait for a slow disk.
-const TIMEOUT: Duration = Duration::from_secs(3);
+/// The time limit for git, which runs in the background.
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of a status in bytes.
 const MAX_STATUS: usize = 32 * 1024;
 /// Maximum size of git's output in bytes.
@@ -39,37 +39,70 @@ pub(crate) struct Repositories {
     pub(crate) complete: bool,
 }
 
-/// Queries git about the workspace.
-pub(crate) async fn repositories(workspace: &Path) -> Repositories {
-    let root = git(workspace, &["rev-parse", "--show-toplevel"]);
-    let status = git(workspace, &["status", "--short", "--branch"]);
-    let branch = git(workspace, &["symbolic-ref", "--short", "--quiet", "HEAD"]);
-    let remote = git(workspace, &["config", "--get", "remote.origin.url"]);
-    let asked = async { tokio::join!(root, status, branch, remote) };
-    let Ok((root, status, branch, remote)) = tokio::time::timeout(TIMEOUT, asked).await else {
-        return Repositories::default();
-    };
-    let line = |text: Option<String>| text.map(|text| text.trim().to_owned());
-    let Some(path) = line(root).filter(|path| !path.is_empty()) else {
+/// Queries git about the workspace. Calls the function with what is known before the status,
+/// which takes long in a large repository. Starts no process outside a repository.
+pub(crate) async fn repositories(
+    workspace: &Path,
+    without_status: impl FnOnce(Repositories),
+) -> Repositories {
+    let folder = workspace.to_owned();
+    let is_repository = tokio::task::spawn_blocking(move || is_in_repository(&folder));
+    if !is_repository.await.unwrap_or(true) {
         return Repositories {
             found: Vec::new(),
             complete: true,
         };
+    }
+    let found = async {
+        let found = repository(workspace).await;
+        if let Some(found) = found.clone() {
+            without_status(Repositories {
+                found: vec![found],
+                complete: false,
+            });
+        }
+        found
     };
-    let repository = GitRepoInfo {
-        path,
+    let status = git(workspace, &["status", "--short", "--branch"]);
+    let asked = async { tokio::join!(found, status) };
+    let Ok((found, status)) = tokio::time::timeout(TIMEOUT, asked).await else {
+        return Repositories::default();
+    };
+    let with_status = |found| GitRepoInfo {
         status: shortened(status.unwrap_or_default()),
+        ..found
+    };
+    Repositories {
+        found: found.map(with_status).into_iter().collect(),
+        complete: true,
+    }
+}
+
+/// Whether the workspace or a folder above it has a `.git`, which is a file in a worktree.
+fn is_in_repository(workspace: &Path) -> bool {
+    let real = workspace.canonicalize();
+    let real = real.as_deref().unwrap_or(workspace);
+    real.ancestors().any(|folder| folder.join(".git").exists())
+}
+
+/// Returns the repository that contains the workspace, without its status.
+async fn repository(workspace: &Path) -> Option<GitRepoInfo> {
+    let root = git(workspace, &["rev-parse", "--show-toplevel"]);
+    let branch = git(workspace, &["symbolic-ref", "--short", "--quiet", "HEAD"]);
+    let remote = git(workspace, &["config", "--get", "remote.origin.url"]);
+    let (root, branch, remote) = tokio::join!(root, branch, remote);
+    let line = |text: Option<String>| text.map(|text| text.trim().to_owned());
+    let path = line(root).filter(|path| !path.is_empty())?;
+    Some(GitRepoInfo {
+        path,
+        status: String::new(),
         branch_name: line(branch).unwrap_or_default(),
         remote_url: line(remote)
             .filter(|url| !url.is_empty())
             .map(|url| without_credentials(&url)),
         previous_branch_is_ancestor: None,
         is_origin_backed: Some(false),
-    };
-    Repositories {
-        found: vec![repository],
-        complete: true,
-    }
+    })
 }
 
 /// Returns git's output, up to a limit; `None` if git fails. Nothing that a repository configures
@@ -184,7 +217,7 @@ mod tests {
     #[tokio::test]
     async fn a_folder_without_a_repository_is_complete() {
         let folder = tempfile::tempdir().unwrap();
-        let found = repositories(folder.path()).await;
+        let found = repositories(folder.path(), drop).await;
         assert_eq!(found.found, []);
         assert!(found.complete);
     }
@@ -200,7 +233,7 @@ mod tests {
             .await
             .unwrap();
         std::fs::write(real.join("new.txt"), "x").unwrap();
-        let found = repositories(&real).await.found.remove(0);
+        let found = repositories(&real, drop).await.found.remove(0);
         assert_eq!(found.path, real.to_string_lossy());
         assert_eq!(found.branch_name, "trunk");
         assert_eq!(found.status, "## No commits yet on trunk\n?? new.txt\n");
@@ -237,7 +270,7 @@ mod tests {
             std::fs::write(folder.join("f"), "two\n").unwrap();
         }
         // A repository already in the index, and another one nested inside it.
-        let status = repositories(&work).await.found.remove(0).status;
+        let status = repositories(&work, drop).await.found.remove(0).status;
         assert!(status.ends_with("\n M f\n"), "{status}");
         let diff = git(&work, &["diff", "HEAD"]).await.unwrap();
         assert!(diff.contains("-one\n+two\n"), "{diff}");
@@ -268,7 +301,7 @@ mod tests {
         let diff = git(&work, &["diff", "HEAD"]).await.unwrap();
         assert!(diff.contains("+Subproject commit "), "{diff}");
         assert!(diff.contains("-one\n+two\n"), "{diff}");
-        let status = repositories(&work).await.found.remove(0).status;
+        let status = repositories(&work, drop).await.found.remove(0).status;
         assert!(status.contains(" M inner\n"), "{status}");
         assert!(!ran.exists());
         // If a filter cannot be turned off, nothing is returned.

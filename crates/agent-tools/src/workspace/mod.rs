@@ -5,5 +5,6 @@ pub(crate) mod git;
 pub mod path_guard;
 pub(crate) mod paths;
 pub mod protected_paths;
+pub mod repository_cache;
 pub mod secret_paths;
 pub(crate) mod walk;

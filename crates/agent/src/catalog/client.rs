@@ -265,6 +265,7 @@ fn catalog_model(model: AvailableModel) -> CatalogModel {
         max_context_window: model
             .context_token_limit_for_max_mode
             .filter(|limit| *limit > 0),
+        supports_images: model.supports_images,
     }
 }
 

@@ -16,7 +16,8 @@ pub const MAX_OUTPUT: u32 = 16_384;
 /// A model as the host sees it: a Cursor model, or one context size of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostModel {
-    /// The host's id: `base`, `base@context`, or the same with an alias.
+    /// The host's id: `base`, `base@context`, or the same with an alias; followed by
+    /// `@parameter=value` if it selects a value of a parameter of another kind.
     pub id: String,
     /// The display name.
     pub name: String,
@@ -26,6 +27,8 @@ pub struct HostModel {
     pub base: Arc<CatalogModel>,
     /// The context size, if the base model has several.
     pub context: Option<String>,
+    /// The value this entry selects of a parameter that is neither context, thinking nor speed.
+    pub choice: Option<ParameterChoice>,
     /// The parameters sent by default.
     pub defaults: Vec<ParameterChoice>,
     /// Context window in tokens.
@@ -40,14 +43,30 @@ impl HostModel {
         &self.base.id
     }
 
-    /// Returns the default speed; `None` if the model has no fast mode.
+    /// Whether it accepts images; Cursor does not say so for every model.
+    pub fn accepts_images(&self) -> bool {
+        self.base.supports_images != Some(false)
+    }
+
+    /// Returns the default speed; `None` if the model has no fast mode with this context size.
     pub fn speed(&self) -> Option<Speed> {
         self.base.parameter("fast")?;
+        if !self.can_be_fast() {
+            return None;
+        }
         let default = self.defaults.iter().find(|choice| choice.id == "fast");
         Some(match default {
             Some(choice) if choice.value.eq_ignore_ascii_case("true") => Speed::Fast,
             _ => Speed::Normal,
         })
+    }
+
+    pub(super) fn can_be_fast(&self) -> bool {
+        let selected = self.context.as_deref().map(|size| ("context", size));
+        let choice = self.choice.as_ref();
+        let choice = choice.map(|choice| (choice.id.as_str(), choice.value.as_str()));
+        let mut selected = selected.into_iter().chain(choice);
+        selected.all(|one| self.base.allows_together(one, ("fast", "true")))
     }
 }
 
@@ -86,8 +105,15 @@ impl HostModels {
             for cursor_id in std::iter::once(base.id.as_str()).chain(aliases) {
                 for context in contexts(&base) {
                     let model = host_model(&base, cursor_id, context, levels.clone(), windows);
-                    if seen_ids.insert(model.id.clone()) {
-                        models.push(model);
+                    let others = if cursor_id == base.id {
+                        with_other_parameters(&model)
+                    } else {
+                        Vec::new()
+                    };
+                    for model in std::iter::once(model).chain(others) {
+                        if seen_ids.insert(model.id.clone()) {
+                            models.push(model);
+                        }
                     }
                 }
             }
@@ -103,9 +129,17 @@ impl HostModels {
             return Ok(ModelLookup { model, speed: None });
         }
         for (suffix, speed) in [(":fast", Speed::Fast), (":slow", Speed::Normal)] {
-            let stem = id.strip_suffix(suffix);
-            let model = stem.and_then(|stem| self.exact(stem).or_else(|| self.bare(stem)));
-            if let Some(model) = model.filter(|model| model.speed().is_some()) {
+            let Some(stem) = id.strip_suffix(suffix) else {
+                continue;
+            };
+            let has_speed = |model: &&HostModel| model.speed().is_some();
+            let model = self.exact(stem).or_else(|| self.bare(stem));
+            let model = model.filter(has_speed).or_else(|| {
+                // The default context size may have no fast mode where another one has it.
+                let mut sizes = self.0.iter().filter(|model| model.cursor_id == stem);
+                sizes.find(has_speed)
+            });
+            if let Some(model) = model {
                 return Ok(ModelLookup {
                     model,
                     speed: Some(speed),
@@ -126,7 +160,7 @@ impl HostModels {
         let mut contexts = self
             .0
             .iter()
-            .filter(|model| model.cursor_id == id)
+            .filter(|model| model.cursor_id == id && model.choice.is_none())
             .peekable();
         let first = *contexts.peek()?;
         let default_context = first.base.defaults().iter().find(|c| c.id == "context");
@@ -218,16 +252,49 @@ fn host_model(
     } else {
         base.context_window
     };
-    HostModel {
+    let mut model = HostModel {
         context_window: windows.resolve(&id, context, reported, &base.id),
         id,
         name,
         cursor_id: cursor_id.to_owned(),
         base: Arc::clone(base),
         context: context.map(str::to_owned),
+        choice: None,
         defaults,
         levels,
+    };
+    if let Some(fast) = base.parameter("fast").filter(|_| !model.can_be_fast()) {
+        let normal = fast.spelling("false").unwrap_or("false");
+        set_parameter(&mut model.defaults, "fast", normal);
     }
+    model
+}
+
+/// Returns an entry for each other value of the parameters whose kind is not known here.
+fn with_other_parameters(model: &HostModel) -> Vec<HostModel> {
+    let default = |id: &str| {
+        let mut defaults = model.defaults.iter();
+        defaults.find(|choice| choice.id == id)
+    };
+    let mut entries = Vec::new();
+    for parameter in model.base.other_parameters() {
+        for value in &parameter.values {
+            let (id, value) = (&parameter.id, &value.value);
+            if default(id).is_some_and(|choice| choice.value == *value) {
+                continue;
+            }
+            let mut entry = model.clone();
+            entry.id.push_str(&format!("@{id}={value}"));
+            entry.name.push_str(&format!(" @ {id} {value}"));
+            set_parameter(&mut entry.defaults, id, value);
+            entry.choice = Some(ParameterChoice {
+                id: id.clone(),
+                value: value.clone(),
+            });
+            entries.push(entry);
+        }
+    }
+    entries
 }
 
 #[cfg(test)]
@@ -308,6 +375,48 @@ mod tests {
             .collect();
         let wanted = [("m@usual", 90_000, "false"), ("m@large", 900_000, "true")];
         assert_eq!(got, wanted);
+    }
+
+    #[test]
+    fn combinations_that_no_variant_has_are_not_selected() {
+        let variant = |context: &str, fast: &str| json!({"params": [{"id": "context", "value": context}, {"id": "fast", "value": fast}]});
+        let models = models(json!([
+            {"id": "m", "parameters": [{"id": "context", "values": ["1m", "200k"]},
+                {"id": "fast", "values": ["false", "true"]}],
+             "variants": [variant("1m", "false"), variant("200k", "false"), variant("200k", "true")]},
+        ]));
+        let found = |id: &str| models.find(id).map(|found| found.model.id.as_str());
+        assert_eq!(found("m"), Ok("m@1m"));
+        assert_eq!(found("m:fast"), Ok("m@200k"));
+        assert!(found("m@1m:fast").is_err());
+        let large = models.find("m@1m").unwrap().model;
+        assert_eq!(large.speed(), None);
+        let sent = crate::catalog::select(large, None, Some(Speed::Fast));
+        assert_eq!(sent.parameters[1].value, "false");
+    }
+
+    #[test]
+    fn values_of_an_unknown_parameter_can_be_selected() {
+        let models = models(json!([
+            {"id": "smart", "displayName": "Smart", "aliases": ["s"], "parameters": [
+                {"id": "optimize_for", "values": ["intelligence", "balanced", "cost"]},
+                {"id": "cyber", "values": ["false"]}],
+             "variants": [{"params": [{"id": "optimize_for", "value": "balanced"}], "isDefault": true}]},
+        ]));
+        let rows: Vec<_> = models
+            .iter()
+            .map(|model| (model.id.as_str(), model.defaults[0].value.as_str()))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                ("smart", "balanced"),
+                ("smart@optimize_for=intelligence", "intelligence"),
+                ("smart@optimize_for=cost", "cost"),
+                ("s", "balanced"),
+            ]
+        );
+        assert_eq!(models[2].name, "Smart @ optimize_for cost");
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub struct CatalogModel {
     /// Context window in Max Mode, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_context_window: Option<u32>,
+    /// Whether it accepts images, if Cursor says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub supports_images: Option<bool>,
 }
 
 /// A parameter and its allowed values.
@@ -71,6 +74,9 @@ pub struct ParameterChoice {
     pub value: String,
 }
 
+/// The parameters that hosts select by context size, thinking level and speed.
+const KNOWN_PARAMETERS: [&str; 5] = ["context", "reasoning", "effort", "thinking", "fast"];
+
 impl Parameter {
     /// Returns the catalog's spelling of a value, which is matched case-insensitively.
     pub fn spelling(&self, wanted: &str) -> Option<&str> {
@@ -93,6 +99,28 @@ impl CatalogModel {
         default
             .or(self.variants.first())
             .map_or(&[], |variant| &variant.params)
+    }
+
+    /// Whether the variants allow two choices together. They exclude a pair if they contain both
+    /// values but never in one variant; a list that lacks a value does not exclude it.
+    pub(super) fn allows_together(&self, one: (&str, &str), other: (&str, &str)) -> bool {
+        let has = |variant: &ModelVariant, (id, value): (&str, &str)| {
+            let mut params = variant.params.iter();
+            params.any(|choice| choice.id == id && choice.value.eq_ignore_ascii_case(value))
+        };
+        let any = |wanted: &[(&str, &str)]| {
+            let mut variants = self.variants.iter();
+            variants.any(|variant| wanted.iter().all(|choice| has(variant, *choice)))
+        };
+        any(&[one, other]) || !any(&[one]) || !any(&[other])
+    }
+
+    /// Returns the parameters that have no meaning of their own here and several values. Hosts
+    /// can select each value.
+    pub(super) fn other_parameters(&self) -> impl Iterator<Item = &Parameter> {
+        self.parameters.iter().filter(|parameter| {
+            !KNOWN_PARAMETERS.contains(&parameter.id.as_str()) && parameter.values.len() > 1
+        })
     }
 
     /// Whether a context size implies Max Mode: if every variant with it has Max Mode. This is
@@ -160,6 +188,7 @@ impl CatalogModel {
             variants: variants.collect(),
             context_window: super::context_window::positive_u32(&json["contextWindow"]),
             max_context_window: super::context_window::positive_u32(&json["maxContextWindow"]),
+            supports_images: json["supportsImages"].as_bool(),
         })
     }
 

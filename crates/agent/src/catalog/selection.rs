@@ -58,7 +58,11 @@ pub fn select(
         apply_thinking_level(&mut parameters, model, level);
     }
     if let (Some(speed), Some(parameter)) = (speed, model.base.parameter("fast")) {
-        let value = if speed.is_fast() { "true" } else { "false" };
+        let value = if speed.is_fast() && model.can_be_fast() {
+            "true"
+        } else {
+            "false"
+        };
         let value = parameter.spelling(value).unwrap_or(value);
         set_parameter(&mut parameters, "fast", value);
     }

@@ -5,16 +5,15 @@
 //! Images are included by their hash.
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
-use crate::message::{Message, MessageKind, short_hash};
+use crate::message::{Message, MessageHash, MessageKind, short_hash};
 
 /// Hashes of a system prompt and of each message of a history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fingerprint {
     system_hash: String,
-    message_hashes: Vec<String>,
+    message_hashes: Vec<MessageHash>,
 }
 
 /// How a history relates to an earlier one.
@@ -46,10 +45,9 @@ pub enum Divergence {
 impl Fingerprint {
     /// Returns the fingerprint of a host's history.
     pub fn of(system: &str, messages: &[Message]) -> Self {
-        let messages = messages.iter().enumerate();
         Self {
             system_hash: short_hash(system),
-            message_hashes: messages.map(|(at, sent)| hash(at, sent)).collect(),
+            message_hashes: hashes(messages).collect(),
         }
     }
 
@@ -68,8 +66,10 @@ impl Fingerprint {
     /// system prompt; `None` if it is not.
     pub fn matched_prefix(&self, messages: &[Message]) -> Option<usize> {
         let known = self.message_hashes.len();
-        let beginning = Self::of("", messages.get(..known)?);
-        (beginning.message_hashes == self.message_hashes).then_some(known)
+        let beginning = hashes(messages.get(..known)?);
+        beginning
+            .eq(self.message_hashes.iter().copied())
+            .then_some(known)
     }
 
     /// Returns whether a history continues the turn that this one asks for: it has no complete
@@ -84,7 +84,8 @@ impl Fingerprint {
 
     /// Returns one short hash of all messages.
     pub fn digest(&self) -> String {
-        short_hash(self.message_hashes.concat())
+        let hashes = self.message_hashes.iter();
+        short_hash(hashes.map(ToString::to_string).collect::<String>())
     }
 
     /// Compares the history of `self` with what was sent before.
@@ -114,21 +115,9 @@ impl Fingerprint {
     }
 }
 
-fn hash(index: usize, message: &Message) -> String {
-    let mut hasher = Sha256::new();
-    message.identify(index, |text| {
-        hasher.update((text.len() as u64).to_be_bytes());
-        hasher.update(text.as_bytes());
-    });
-    hex(&hasher.finalize())
-}
-
-fn hex(digest: &[u8]) -> String {
-    digest
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+fn hashes(messages: &[Message]) -> impl Iterator<Item = MessageHash> {
+    let messages = messages.iter().enumerate();
+    messages.map(|(at, message)| message.hash(at))
 }
 
 #[cfg(test)]

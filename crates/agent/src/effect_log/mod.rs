@@ -29,6 +29,7 @@ use uuid::Uuid;
 
 pub use self::digest::EffectDigest;
 use self::digest::call_id;
+pub(crate) use self::digest::is_lasting;
 pub(crate) use self::effect::{Effect, RequestKey};
 use self::effect::{Origin, size};
 pub use self::file::{EffectLogFile, FileEntry, LeftFile};
@@ -151,7 +152,7 @@ impl EffectLog {
                 effect.apply(PhaseEvent::NewInput);
             }
         }
-        // The caller decides whether a log that is incomplete (see `tells_all`) may be used.
+        // The caller decides whether a log that is incomplete (see `can_report_all`) may be used.
         self.unreplayable = Unreplayable::Nothing;
         self
     }

@@ -48,7 +48,7 @@ impl EffectLog {
     }
 
     /// Returns whether a run started this way can be sent every effect that was executed.
-    pub fn tells_all(&self, start: Start) -> bool {
+    pub fn can_report_all(&self, start: Start) -> bool {
         let unreplayable = match start {
             Start::State => self.unreplayable,
             Start::History => self.ever_unreplayable,

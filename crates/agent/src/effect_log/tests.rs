@@ -159,7 +159,7 @@ fn a_new_run_gets_the_results_its_start_does_not_include() {
     log.execute(3, &shell("deploy", "x"));
     log.restart();
     for (start, makes) in [(Start::State, false), (Start::History, true)] {
-        assert!(log.tells_all(start));
+        assert!(log.can_report_all(start));
         let mut log = log.clone().for_next_run(start, false);
         assert_eq!(log.visible_progress(), VisibleProgress::Nothing);
         assert_eq!(log.recall(9, &shell("make", "x")).is_some(), makes);
@@ -176,10 +176,10 @@ fn a_new_run_gets_the_results_its_start_does_not_include() {
 fn an_unidentifiable_request_makes_the_log_incomplete() {
     let mut log = EffectLog::default();
     log.execute(1, &ExecRequest::SubagentArgs(Default::default()));
-    assert!(!log.tells_all(Start::State));
+    assert!(!log.can_report_all(Start::State));
     log.checkpoint(&PendingCalls::default());
-    assert!(log.tells_all(Start::State) && !log.tells_all(Start::History));
-    assert!(!EffectLog::lost().tells_all(Start::State));
+    assert!(log.can_report_all(Start::State) && !log.can_report_all(Start::History));
+    assert!(!EffectLog::lost().can_report_all(Start::State));
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_request_started_by_another_process_is_reported_once_and_then_executed() {
 }
 
 #[test]
-fn effects_of_another_process_are_reported_when_its_checkpoint_is_given_up() {
+fn effects_of_another_process_are_reported_when_its_checkpoint_is_abandoned() {
     let what = EffectDigest::of(&shell("deploy", "x")).unwrap();
     let mut log = EffectLog::replay(&[FileEntry::InCheckpoint(what)]);
     assert!(log.recall(9, &shell("deploy", "x")).is_none());

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use super::backend::Backend;
 use cursor_client::ClientOptions;
-use cursor_client::account::{Account, ApiKey, Dashboard, HttpExchange, KeyError, find_key};
+use cursor_client::account::{
+    Account, Credential, CredentialSource, Dashboard, HttpExchange, KeyError, LoginExchange,
+    find_credential,
+};
 use cursor_client::endpoint::{EndpointError, Endpoints};
 use cursor_client::http_clients::Http;
 use cursor_client::http_version::Choice;
@@ -22,36 +25,42 @@ pub enum AssembleError {
 }
 
 impl Backend {
-    /// Builds a backend for the user's own key. Opens no connection and reads no certificate yet.
+    /// Builds a backend for the user's own credential. Opens no connection and reads no certificate yet.
     /// Must be called inside a Tokio runtime.
     pub fn new(options: &ClientOptions) -> Result<Self, AssembleError> {
-        let endpoints = Endpoints::resolve(&options.endpoints)?;
-        let (key, _) = find_key(None, options)?;
-        Ok(Self::assemble(endpoints, key, options))
+        let (credential, source) = find_credential(None, options)?;
+        Self::with_credential(credential, source, options)
     }
 
-    /// Builds a backend for the given key, like [`new`](Self::new).
-    pub fn with_key(key: ApiKey, options: &ClientOptions) -> Result<Self, AssembleError> {
+    /// Builds a backend for the given credential, like [`new`](Self::new).
+    pub fn with_credential(
+        credential: Credential,
+        source: CredentialSource,
+        options: &ClientOptions,
+    ) -> Result<Self, AssembleError> {
         let endpoints = Endpoints::resolve(&options.endpoints)?;
-        Ok(Self::assemble(endpoints, key, options))
-    }
-
-    fn assemble(endpoints: Endpoints, key: ApiKey, options: &ClientOptions) -> Self {
-        foundation::secrets().learn(key.secret());
+        credential.learn();
         let http = Arc::new(Http::new(options.trust.clone()));
-        let account = Account::start(HttpExchange {
-            http: Arc::clone(&http),
-            base: endpoints.backend.clone(),
-            key,
-        });
-        Self {
+        let base = endpoints.backend.clone();
+        let account = match credential {
+            Credential::Key(key) => Account::start(HttpExchange {
+                http: Arc::clone(&http),
+                base,
+                key,
+            }),
+            Credential::Login(tokens) => {
+                let http = Arc::clone(&http);
+                Account::start(LoginExchange::new(http, base, tokens, source, options))
+            }
+        };
+        Ok(Self {
             http,
             drift: Arc::new(Drift::default()),
             endpoints,
             identity: options.identity.clone(),
             choice: Arc::new(Choice::new(options.http_version)),
             account,
-        }
+        })
     }
 
     /// Returns a client of the account service.

@@ -39,6 +39,8 @@ const EVENTS: QueueBounds = QueueBounds {
 };
 /// Consecutive streams that full connections may refuse before it counts as a failure.
 const MOST_REFUSED: u32 = 4;
+/// How often the token of a run may expire during it.
+const MOST_EXPIRED_TOKENS: u32 = 8;
 
 /// A command for a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -123,6 +125,7 @@ pub fn start(
         usage: None,
         attempts: 0,
         token_replaced: false,
+        expired_tokens: 0,
         refused: 0,
         answer_bytes: 0,
         held: Vec::new(),
@@ -172,6 +175,7 @@ struct RunTask {
     usage: Option<Usage>,
     attempts: u32,
     token_replaced: bool,
+    expired_tokens: u32,
     refused: u32,
     /// Bytes of text and thinking received, over all attempts.
     answer_bytes: usize,
@@ -424,6 +428,16 @@ impl RunTask {
                 self.ids = self.ids.again();
                 return AttemptResult::RetryNow;
             }
+            // The server had accepted the token, so it has expired during the run. The run
+            // continues with a new one, like after a lost connection.
+            // A typed error says more than that: the user is not signed in.
+            let is_typed =
+                matches!(&error, WireError::Remote(remote) if remote.cursor_error().is_some());
+            if !untouched && !is_typed && self.expired_tokens < MOST_EXPIRED_TOKENS {
+                self.expired_tokens += 1;
+                let failure = Failure::Transport(failure.to_string());
+                return AttemptResult::Failed(failure, closed.progress);
+            }
         }
         AttemptResult::Failed(failure, closed.progress)
     }
@@ -434,6 +448,7 @@ impl RunTask {
             after,
             phase,
             told,
+            is_silent,
             unknown_exec,
         } = idle_timeout;
         let ms = after.as_millis() as u64;
@@ -443,6 +458,7 @@ impl RunTask {
             attempts: self.attempts,
             retries: self.policy.idle,
             told,
+            is_silent,
             unknown_exec: unknown_exec.map(|id| format!("request {id}")),
         };
         let failure = Failure::Idle(idle.to_string());

@@ -90,6 +90,8 @@ pub(super) struct IdleTimeout {
     pub(super) after: Duration,
     pub(super) phase: Phase,
     pub(super) told: Told,
+    /// Whether nothing at all arrived, not even a sign of life.
+    pub(super) is_silent: bool,
     /// The exec request of an unknown kind that came last, if no work followed it.
     pub(super) unknown_exec: Option<u32>,
 }
@@ -101,6 +103,7 @@ impl IdleTimeout {
             after,
             phase: Phase::First,
             told: Told::Nothing,
+            is_silent: true,
             unknown_exec: None,
         }
     }
@@ -147,6 +150,7 @@ impl Watchdog {
             after,
             phase: self.phase,
             told: self.told,
+            is_silent: false,
             unknown_exec: self.unknown_exec,
         }
     }
@@ -205,6 +209,8 @@ pub struct Idle {
     pub retries: u32,
     /// Whether any text of the answer was shown.
     pub told: Told,
+    /// Whether nothing at all arrived, not even a sign of life.
+    pub is_silent: bool,
     /// The exec request that the server waits for and this version does not know.
     pub unknown_exec: Option<String>,
 }
@@ -225,6 +231,7 @@ impl fmt::Display for Idle {
             attempts,
             retries,
             told,
+            is_silent,
             unknown_exec,
         } = self;
         if let Some(exec) = unknown_exec {
@@ -243,6 +250,10 @@ impl fmt::Display for Idle {
         )?;
         if *told == Told::Something {
             f.write_str(" Partial assistant output was already streamed; automatic retry requires a checkpoint and was unavailable or exhausted.")?;
+        }
+        if *is_silent {
+            // A longer limit would not help: a server that works sends heartbeats.
+            return f.write_str(" Nothing arrived at all, so the connection is probably lost: check the network, VPN or proxy and send the message again. PI_CURSOR_STREAM_IDLE_TIMEOUT_MS=0 switches the limit off.");
         }
         f.write_str(" Tune PI_CURSOR_STREAM_IDLE_TIMEOUT_MS / PI_CURSOR_RESUME_IDLE_TIMEOUT_MS if long reasoning turns are expected.")
     }

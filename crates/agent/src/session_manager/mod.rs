@@ -26,6 +26,7 @@ pub use self::ticket::{AnswerSummary, TurnTicket};
 use crate::conversation::store::Store;
 use crate::conversation::transcript::Transcript;
 use crate::run::UserMessage;
+use crate::turn::usage::SessionUsage;
 use crate::turn::{Record, Session};
 use agent_tools::shell::reaper::ChildReaper;
 use foundation::prefix;
@@ -196,6 +197,11 @@ impl SessionManager {
     /// Returns an open session.
     pub fn find(&self, id: &str) -> Option<Session> {
         self.state().sessions.find(id)
+    }
+
+    /// Returns Cursor's counters of an open session since it was opened.
+    pub fn usage(&self, id: &str) -> Option<SessionUsage> {
+        self.find(id).map(|session| session.usage())
     }
 
     /// Returns the recorded result of a card, also if its session was closed.

@@ -229,7 +229,11 @@ impl ActivityDisplay {
         };
         match show {
             DisplayItem::Nothing => Shown::Nothing,
-            DisplayItem::Line(line) => Shown::Lines(vec![TurnEvent::Thinking(line)]),
+            // The card of the command displays its output.
+            DisplayItem::OutputLine(_) if matches!(surface, Surface::Cards(_)) => Shown::Nothing,
+            DisplayItem::OutputLine(line) | DisplayItem::Line(line) => {
+                Shown::Lines(vec![TurnEvent::Thinking(line)])
+            }
             DisplayItem::Completed(activity) => self.completed(&activity, surface),
         }
     }

@@ -5,6 +5,7 @@ mod answer_rounds;
 mod host_calls;
 mod injection;
 mod resume;
+mod wait_display;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 use self::answer_rounds::AnswerRounds;
 pub(super) use self::host_calls::PendingBatch;
 pub(super) use self::injection::user_texts;
+use self::wait_display::{WaitDisplay, send_wait};
 use super::activity_display::{ActivityDisplay, ends_cards};
 use super::conversation_slot::Conversation;
 use super::request::{TurnEvent, TurnRequest};
@@ -80,6 +82,8 @@ pub(super) struct LiveRun {
     /// Whether the run will emit the end of a batch that it has begun. Calls of other agents, and
     /// those that are offered again, do not come from it.
     is_in_batch: bool,
+    /// What the turn waits for.
+    wait_display: WaitDisplay,
 }
 
 /// What a run starts with: the history it is sent and the part of the answer that exists already.
@@ -117,6 +121,7 @@ impl LiveRun {
             saved: Vec::new(),
             answer: AnswerRounds::new(covers, answer),
             before_message: None,
+            wait_display: WaitDisplay::default(),
             inlet,
             open: Vec::new(),
             offering: Vec::new(),
@@ -356,6 +361,8 @@ impl LiveRun {
         while *offered == PendingBatch::Nothing && !self.later.is_empty() {
             send_event(self.later.remove(0), request, tally).await;
         }
+        let line = self.wait_display.begin();
+        send_wait(line, request);
         loop {
             let deadline = self.inbox.deadline();
             let mut event = tokio::select! {
@@ -396,6 +403,12 @@ impl LiveRun {
             {
                 self.waiting.push_front(event);
                 return Pause::ToolUse;
+            }
+            let line = event
+                .as_ref()
+                .and_then(|event| self.wait_display.update(event));
+            if let Some(line) = line {
+                send_wait(line, request);
             }
             let shown = match event {
                 Some(RunEvent::Text(text)) => {

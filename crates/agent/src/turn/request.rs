@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::activity_display::Surface;
 use super::failure_cause::Cause;
 use super::policy::Policy;
-use super::usage::{Limits, Tokens};
+use super::usage::{Limits, RequestTokens, Tokens};
 use crate::conversation::transcript::Transcript;
 use crate::run::queue::{self, QueueBounds, Weighed};
 use crate::run::{Backend, Mode, Model, UserMessage};
@@ -153,6 +153,8 @@ pub enum TurnEvent {
     },
     /// The connection failed and is retried; the text is the reason.
     Retrying(String),
+    /// What the turn waits for, as one line. It replaces the last one.
+    Waiting(String),
     /// Information for the user.
     Remark(String),
     /// A warning for the user.
@@ -167,6 +169,7 @@ impl Weighed for TurnEvent {
             Self::Text(text)
             | Self::Thinking(text)
             | Self::Retrying(text)
+            | Self::Waiting(text)
             | Self::Remark(text)
             | Self::Notice(text) => text.len(),
             Self::ThinkingDone => 0,
@@ -187,8 +190,10 @@ pub struct TurnResult {
     pub stop: Stop,
     /// Why it failed, if it did.
     pub cause: Option<Cause>,
-    /// Its token usage.
+    /// Its activity, for hosts with sessions.
     pub tokens: Tokens,
+    /// Its usage, for API clients.
+    pub request_tokens: RequestTokens,
     /// The model's context window, if Cursor reported it.
     pub window: Option<u32>,
 }
@@ -213,6 +218,18 @@ impl TurnResult {
             stop: Stop::Failed(text.into()),
             cause: Some(cause),
             tokens: Tokens::default(),
+            request_tokens: RequestTokens::default(),
+            window: None,
+        }
+    }
+
+    /// Returns the result of a turn that was cancelled before anything was sent.
+    pub(super) fn aborted() -> Self {
+        Self {
+            stop: Stop::Aborted,
+            cause: None,
+            tokens: Tokens::default(),
+            request_tokens: RequestTokens::default(),
             window: None,
         }
     }

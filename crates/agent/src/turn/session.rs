@@ -19,13 +19,13 @@ use super::live_run::{Idle, LiveRun, Pause, PendingBatch};
 use super::recover;
 use super::request::{self, Keep, Stop, TurnEvent, TurnRequest, TurnResult};
 use super::turn_progress::TurnProgress;
-use super::usage;
+use super::usage::{self, SessionUsage};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::lost_turn::TurnStart;
 use crate::conversation::store::Store;
 use crate::effect_log::Start;
 use crate::inbox::{Inbox, Source};
-use crate::run::{Outcome, UserMessage};
+use crate::run::{Ended, Outcome, UserMessage};
 use agent_tools::bridge::external_calls::ExternalCallSender;
 use agent_tools::host_delegate::ReadCache;
 use agent_tools::permission::GrantedTools;
@@ -37,6 +37,7 @@ use agent_tools::shell::reaper::ChildReaper;
 pub struct Session {
     asks: mpsc::Sender<SessionCommand>,
     recorded: Recorded,
+    usage: watch::Receiver<SessionUsage>,
     gate: watch::Receiver<Weak<ExternalCallSender>>,
     /// How many turns were requested so far.
     asked: Arc<watch::Sender<u64>>,
@@ -106,6 +107,7 @@ impl Session {
         let recorded = Recorded::default();
         let (gate_sender, gate) = watch::channel(Weak::new());
         let (count, asked) = watch::channel(0);
+        let (usage_sender, usage) = watch::channel(SessionUsage::default());
         let task = SessionTask {
             asked,
             begun: 0,
@@ -117,6 +119,7 @@ impl Session {
             effects: PromptEffects::default(),
             cards: None,
             recorded: recorded.clone(),
+            usage: usage_sender,
             bench: Arc::new(ShellSession::new(reaper)),
             seen: Arc::default(),
             granted: GrantedTools::default(),
@@ -133,6 +136,7 @@ impl Session {
         Self {
             asks,
             recorded,
+            usage,
             gate,
             asked: Arc::new(count),
         }
@@ -142,6 +146,11 @@ impl Session {
     /// dropped.
     pub fn end(&self) -> SessionEnd {
         SessionEnd(self.gate.clone())
+    }
+
+    /// Returns Cursor's counters of the session since it was opened.
+    pub fn usage(&self) -> SessionUsage {
+        *self.usage.borrow()
     }
 
     /// Returns the recorded results of all cards.
@@ -253,6 +262,8 @@ struct SessionTask {
     cards: Option<ActivityDisplay>,
     /// Recorded results of the cards the host was sent.
     recorded: Recorded,
+    /// Cursor's counters of the session.
+    usage: watch::Sender<SessionUsage>,
     /// Commands that outlive a run; they end with the session.
     bench: Arc<ShellSession>,
     /// File contents that host tools have shown.
@@ -301,10 +312,13 @@ impl SessionTask {
                         Err(_) => continue, // its door is gone
                     };
                     let mut answer = ReplyOnce(Some(reply));
+                    let repositories = Arc::clone(request.library.repositories());
+                    let workspace = request.workspace.clone();
                     let turn = self.turn(*request, &mut answer).instrument(span);
                     let result = turn.await;
                     self.answered = Some(Instant::now());
                     answer.send(result);
+                    repositories.refresh_if_slow(&workspace);
                 }
                 Some(SessionCommand::Invalidate(done)) => {
                     self.invalidate().await;
@@ -360,7 +374,7 @@ impl SessionTask {
         if request.cancel.is_cancelled() || (self.live.is_none() && !self.prepared(&request).await)
         {
             self.inbox.add(request.take_injections().await);
-            return aborted();
+            return TurnResult::aborted();
         }
         if request.keep == Keep::Memory {
             self.memory.leave_disk();
@@ -395,17 +409,13 @@ impl SessionTask {
                     }
                     live.present(&request, &mut tally).await;
                     tracing::debug!("turn.parked");
+                    let result = tally.result(Stop::ToolUse, None, &request);
                     self.live = Some((live, Instant::now() + request.policy.park));
-                    return TurnResult {
-                        stop: Stop::ToolUse,
-                        cause: None,
-                        tokens: usage::account(None, request.limits, tally.seen()),
-                        window: tally.window,
-                    };
+                    return result;
                 }
                 Pause::Over(ended) => ended.map(|ended| *ended),
             };
-            tally.report(ended.as_ref().and_then(|ended| ended.usage));
+            self.count_run(ended.as_ref(), &mut tally);
             if let Some(again) = self
                 .recover_run(&live, ended.as_ref(), &request, &mut tally)
                 .await
@@ -457,19 +467,36 @@ impl SessionTask {
             if let Stop::Finished = stop {
                 self.effects.answered();
             }
-            return TurnResult {
-                stop,
-                cause,
-                tokens: usage::account(tally.reported, request.limits, tally.seen()),
-                window: tally.window,
-            };
+            return tally.result(stop, cause, &request);
         }
+    }
+
+    /// Adds Cursor's counters of a run to those of the turn and the session.
+    fn count_run(&self, ended: Option<&Ended>, tally: &mut TurnProgress) {
+        let Some(counters) = ended.and_then(|ended| ended.usage) else {
+            // A lost run has no counters that include what its turns returned.
+            return;
+        };
+        tally.report(Some(counters));
+        self.usage.send_modify(|usage| usage.add(counters));
+        let SessionUsage { runs, counters, .. } = *self.usage.borrow();
+        tracing::debug!(
+            runs,
+            input = counters.input,
+            output = counters.output,
+            cache_read = counters.cache_read,
+            cache_write = counters.cache_write,
+            reasoning = counters.reasoning,
+            "session.usage"
+        );
     }
 
     /// Reads the settings that a new run needs, which may take a while. Returns `false` if the turn
     /// was cancelled meanwhile; nothing has started yet.
     async fn prepared(&self, request: &TurnRequest) -> bool {
         let policy = &request.policy;
+        // In the background, for the context that the run is asked for.
+        request.library.repositories().refresh(&request.workspace);
         let reading = request.library.open(&policy.cursor, &request.workspace);
         tokio::select! {
             _ = reading => true,
@@ -485,12 +512,7 @@ impl SessionTask {
         tally: TurnProgress,
         answer: &mut ReplyOnce,
     ) -> TurnResult {
-        let result = TurnResult {
-            stop: Stop::Aborted,
-            cause: None,
-            tokens: usage::account(None, request.limits, tally.seen()),
-            window: tally.window,
-        };
+        let result = tally.result(Stop::Aborted, None, &request);
         self.answered = Some(Instant::now());
         answer.send(result.clone());
         let last = request.take_injections().await;
@@ -553,16 +575,6 @@ impl SessionTask {
             self.effects.saved(&saved);
         }
         (notice, cards)
-    }
-}
-
-/// Returns the result of a turn that was cancelled before anything was sent.
-fn aborted() -> TurnResult {
-    TurnResult {
-        stop: Stop::Aborted,
-        cause: None,
-        tokens: usage::Tokens::default(),
-        window: None,
     }
 }
 

@@ -30,7 +30,6 @@ use agent_tools::cursor_config::CursorConfig;
 use agent_tools::cursor_config::hooks::{HookContext, HookedExecutor};
 use agent_tools::handlers;
 use agent_tools::host_delegate::ReadCache;
-use agent_tools::host_tool_router::HostToolRouter;
 use agent_tools::permission::GrantedTools;
 use agent_tools::policy::ToolDecisions;
 use agent_tools::prompts::contract::{SessionTools, contract};
@@ -108,6 +107,7 @@ pub(super) fn launch(
         home: request.policy.home.clone(),
         shell: request.policy.shell.clone(),
         settings: Arc::clone(&surroundings.settings),
+        repositories: Arc::clone(request.library.repositories()),
         ..RunContext::default()
     };
     let policy = &request.policy;
@@ -128,15 +128,10 @@ pub(super) fn launch(
     };
     let inlet = external_calls::open(Arc::clone(&bridge));
     surroundings.gate.send_replace(inlet.gate());
-    let executor = HostToolRouter {
-        bridge: Arc::clone(&bridge),
-        settings: Arc::clone(&surroundings.settings),
-        native: handlers::executor(facts, execution),
-    };
     // Inside the hooks, because what they refuse must not be logged as started.
     let executor = HookedExecutor::around(
         IntentLogger::around(
-            Arc::new(executor),
+            handlers::executor(facts, execution),
             surroundings.log_file.clone(),
             matches!(request.hands, HostToolMode::Inline(_)),
         ),

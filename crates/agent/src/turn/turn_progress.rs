@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::request::{TurnEvent, TurnRequest};
+use super::failure_cause::Cause;
+use super::request::{Stop, TurnEvent, TurnRequest, TurnResult};
 use super::usage::{self, Seen};
 use crate::run::{RetriesUsed, Usage};
 
@@ -70,6 +71,23 @@ impl TurnProgress {
     pub(super) fn report(&mut self, usage: Option<Usage>) {
         if let Some(usage) = usage {
             self.reported = Some(self.reported.map_or(usage, |before| before.plus(usage)));
+        }
+    }
+
+    /// Returns the result of the turn with its usage.
+    pub(super) fn result(
+        &self,
+        stop: Stop,
+        cause: Option<Cause>,
+        request: &TurnRequest,
+    ) -> TurnResult {
+        let (limits, seen) = (request.limits, self.seen());
+        TurnResult {
+            stop,
+            cause,
+            tokens: usage::activity(limits, seen),
+            request_tokens: usage::of_request(self.reported, limits, seen),
+            window: self.window,
         }
     }
 
@@ -144,6 +162,7 @@ pub(super) async fn send_event(event: TurnEvent, request: &TurnRequest, tally: &
         }
         TurnEvent::ThinkingDone
         | TurnEvent::Retrying(_)
+        | TurnEvent::Waiting(_)
         | TurnEvent::Remark(_)
         | TurnEvent::Notice(_) => {}
     }

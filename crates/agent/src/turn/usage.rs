@@ -1,5 +1,7 @@
-//! Token usage: what Cursor reported where that is plausible, else an estimate that is marked as
-//! one.
+//! Token usage. Cursor reports counters once per run, summed over all model calls of the run: they
+//! say what a run cost, not what one message of a session contains. Hosts with sessions therefore
+//! get the activity of each turn as an estimate, API clients get Cursor's counters, and a session
+//! keeps their sums.
 
 use crate::conversation::{flat_message, image};
 use crate::message::Message;
@@ -16,13 +18,20 @@ pub struct Tokens {
     pub cache_read: u64,
     /// Written to the cache.
     pub cache_write: u64,
-    /// The sum: the current size of the context.
+    /// The current size of the context.
     pub total: u64,
-    /// Whether the numbers are reported or estimated.
+    /// The source of `total`.
     pub basis: Basis,
 }
 
-/// The source of usage numbers.
+impl Tokens {
+    /// Returns what the model read, from the cache or not.
+    pub fn prompt(&self) -> u64 {
+        self.input + self.cache_read + self.cache_write
+    }
+}
+
+/// The source of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Basis {
     /// Reported by Cursor.
@@ -30,6 +39,35 @@ pub enum Basis {
     /// Estimated by us, at four characters per token.
     #[default]
     Estimated,
+}
+
+/// Token usage of one request of an API client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RequestTokens {
+    /// The tokens; `total` is their sum.
+    pub tokens: Tokens,
+    /// How many of the written ones were thinking, if Cursor reported it.
+    pub reasoning: Option<u64>,
+}
+
+/// Cursor's counters of a session: the sums over its runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SessionUsage {
+    /// How many runs reported counters.
+    pub runs: u64,
+    /// The sums.
+    pub counters: Usage,
+    /// What the models read, from the cache or not.
+    pub prompt: u64,
+}
+
+impl SessionUsage {
+    /// Adds the counters of a run.
+    pub fn add(&mut self, usage: Usage) {
+        self.runs += 1;
+        self.counters = self.counters.plus(usage);
+        self.prompt += prompt(usage).unwrap_or_default();
+    }
 }
 
 /// Limits that a plausible report does not exceed.
@@ -85,49 +123,85 @@ pub struct Seen {
     pub occupied: Option<u64>,
 }
 
-/// Returns the usage of a turn. Counters that are cumulative over a whole run can exceed the
-/// window; such a report is ignored, because a host would compact for nothing. The context size is
-/// the checkpoint's where it has one.
-pub fn account(reported: Option<Usage>, limits: Limits, seen: Seen) -> Tokens {
+/// Returns the size of the context: Cursor's own count from the checkpoint, else our estimate.
+fn context_size(limits: Limits, seen: Seen) -> (u64, Basis) {
     let occupied = seen
         .occupied
         .filter(|used| *used > 0 && *used <= limits.window);
-    if let Some(tokens) = reported.and_then(believed)
-        && tokens.output <= limits.max_output
-        && tokens.total <= limits.window
-    {
-        return Tokens {
-            total: occupied.unwrap_or(tokens.total),
-            ..tokens
-        };
+    match occupied {
+        Some(used) => (used, Basis::Reported),
+        None => {
+            let estimate = (seen.input + seen.output).max(seen.context);
+            (estimate, Basis::Estimated)
+        }
     }
+}
+
+/// Returns the activity of a turn: what was newly sent and written, each counted in one turn only,
+/// and the size of the context.
+pub fn activity(limits: Limits, seen: Seen) -> Tokens {
+    let (total, basis) = context_size(limits, seen);
     Tokens {
         input: seen.input,
         output: seen.output,
-        total: occupied.unwrap_or((seen.input + seen.output).max(seen.context)),
+        total,
+        basis,
         ..Tokens::default()
     }
 }
 
-fn believed(usage: Usage) -> Option<Tokens> {
-    let count = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
+/// Returns the usage of one request of an API client: Cursor's counters, which the server reports
+/// with the end of the run. Without them, as for an answer that ends with tool calls, and if they
+/// cannot be of one request, it is an estimate of the whole prompt.
+pub fn of_request(reported: Option<Usage>, limits: Limits, seen: Seen) -> RequestTokens {
+    let counted = reported.and_then(counted);
+    if let Some(request) = counted.filter(|request| request.tokens.total <= limits.window) {
+        return request;
+    }
+    let (context, _) = context_size(limits, seen);
+    let input = context.saturating_sub(seen.output).max(seen.input);
     let tokens = Tokens {
-        input: count(usage.input)?,
-        output: count(usage.output)?,
-        cache_read: count(usage.cache_read)?,
-        cache_write: count(usage.cache_write)?,
-        total: 0,
+        input,
+        output: seen.output,
+        total: input + seen.output,
+        ..Tokens::default()
+    };
+    RequestTokens {
+        tokens,
+        reasoning: None,
+    }
+}
+
+fn count(value: Option<i64>) -> Option<u64> {
+    value.and_then(|value| u64::try_from(value).ok())
+}
+
+/// Returns what the model read, from the cache or not. Clients of Cursor found the cached tokens
+/// included in the input; a smaller input cannot include them.
+fn prompt(usage: Usage) -> Option<u64> {
+    let input = count(usage.input)?;
+    let cached = count(usage.cache_read)?.checked_add(count(usage.cache_write)?)?;
+    if input >= cached {
+        Some(input)
+    } else {
+        input.checked_add(cached)
+    }
+}
+
+fn counted(usage: Usage) -> Option<RequestTokens> {
+    let (prompt, output) = (prompt(usage)?, count(usage.output)?);
+    let cache_read = count(usage.cache_read)?;
+    let cached = cache_read.checked_add(count(usage.cache_write)?)?;
+    let tokens = Tokens {
+        input: prompt - cached,
+        output,
+        cache_read,
+        cache_write: cached - cache_read,
+        total: prompt.checked_add(output)?,
         basis: Basis::Reported,
     };
-    let total = [
-        tokens.input,
-        tokens.output,
-        tokens.cache_read,
-        tokens.cache_write,
-    ]
-    .into_iter()
-    .try_fold(0_u64, u64::checked_add)?;
-    Some(Tokens { total, ..tokens })
+    let reasoning = count(usage.reasoning).map(|reasoning| reasoning.min(output));
+    Some(RequestTokens { tokens, reasoning })
 }
 
 #[cfg(test)]
@@ -157,33 +231,44 @@ mod tests {
         occupied: None,
     };
 
+    fn of(reported: Option<Usage>) -> Tokens {
+        of_request(reported, LIMITS, SEEN).tokens
+    }
+
     #[test]
-    fn a_plausible_report_is_used() {
-        let tokens = account(report(100, 20, 30), LIMITS, SEEN);
-        assert_eq!((tokens.total, tokens.basis), (150, Basis::Reported));
+    fn activity_is_never_cursors_counters() {
+        let tokens = activity(LIMITS, SEEN);
+        assert_eq!((tokens.input, tokens.output, tokens.total), (2, 3, 5));
+        assert_eq!((tokens.cache_read, tokens.basis), (0, Basis::Estimated));
+        let long = Seen {
+            context: 77,
+            ..SEEN
+        };
+        assert_eq!(activity(LIMITS, long).total, 77);
+    }
+
+    #[test]
+    fn a_request_returns_the_counters_of_its_run() {
+        let included = of(report(100, 20, 30));
+        assert_eq!((included.input, included.cache_read), (70, 30));
+        assert_eq!((included.total, included.basis), (120, Basis::Reported));
+        let besides = of(report(10, 20, 30));
+        assert_eq!((besides.input, besides.cache_read), (10, 30));
     }
 
     #[test]
     fn an_implausible_report_is_replaced_by_an_estimate() {
-        for reported in [
-            None,
-            report(900, 20, 200),
-            report(10, 101, 0),
-            report(-1, 1, 1),
-        ] {
-            let tokens = account(reported, LIMITS, SEEN);
-            assert_eq!(
-                (tokens.input, tokens.output, tokens.total),
-                (2, 3, 5),
-                "{reported:?}"
-            );
+        for reported in [None, report(1100, 20, 200), report(-1, 1, 1)] {
+            let tokens = of(reported);
+            assert_eq!((tokens.input, tokens.output), (2, 3), "{reported:?}");
             assert_eq!(tokens.basis, Basis::Estimated);
         }
         let long = Seen {
             context: 77,
             ..SEEN
         };
-        assert_eq!(account(None, LIMITS, long).total, 77);
+        let tokens = of_request(None, LIMITS, long).tokens;
+        assert_eq!((tokens.input, tokens.total), (74, 77), "the whole prompt");
     }
 
     #[test]
@@ -192,10 +277,10 @@ mod tests {
             occupied: Some(used),
             ..SEEN
         };
-        assert_eq!(account(report(100, 20, 30), LIMITS, counted(80)).total, 80);
-        assert_eq!(account(None, LIMITS, counted(80)).total, 80);
+        let tokens = activity(LIMITS, counted(80));
+        assert_eq!((tokens.total, tokens.basis), (80, Basis::Reported));
         for impossible in [0, 1001] {
-            assert_eq!(account(None, LIMITS, counted(impossible)).total, 5);
+            assert_eq!(activity(LIMITS, counted(impossible)).total, 5);
         }
     }
 

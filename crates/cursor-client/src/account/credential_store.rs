@@ -1,215 +1,232 @@
-//! The login stored on this machine: an API key in a file that only its owner can read.
+//! Logins stored on this machine, in files that only their owner can read: the login of
+//! `cursor-sidecar login`, and renewed tokens of logins that a host stores itself.
 
-use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use secrecy::ExposeSecret as _;
 use serde_json::{Value as Json, json};
 
-use super::key::{ApiKey, KeyError};
+use super::credential::{Credential, LoginTokens};
+use super::key::ApiKey;
+use super::refresh::RefreshEndpoint;
 use crate::ClientOptions;
 use crate::endpoint::Endpoints;
 use foundation::private_files::{self, PrivateFileError};
 
-const FILE: &str = "login.json";
-const VERSION: u64 = 1;
+const OWN_FILE: &str = "login.json";
+const HOST_FILES: &str = "host-login-";
+/// The version of files with tokens; files of version 1 contain an API key.
+const VERSION: u64 = 2;
+const KEY_VERSION: u64 = 1;
 
-/// Placeholders that hosts send when they have no key of their own; the environment's is used.
-const PLACEHOLDERS: [&str; 4] = [
-    "cursor-key-not-given-to-pi",
-    "CURSOR_API_KEY",
-    "$CURSOR_API_KEY",
-    "${CURSOR_API_KEY}",
-];
-
-/// A key that a browser login created.
+/// A login on this machine.
 #[derive(Debug, Clone)]
 pub struct StoredLogin {
-    /// The server that issued the key; no other server accepts it.
+    /// The server that issued the credential; no other server accepts it.
     pub backend: String,
-    /// The key.
-    pub key: ApiKey,
+    /// The credential.
+    pub credential: Credential,
     /// The email address of the user.
     pub email: Option<String>,
-    /// Creation time, in milliseconds since 1970.
+    /// When the user signed in, in milliseconds since 1970.
     pub created_ms: u64,
-    /// Expiry time, in milliseconds since 1970.
-    pub expires_ms: u64,
+    /// When the tokens were issued, in milliseconds since 1970.
+    pub issued_ms: u64,
+    /// When an API key of an older version expires, in milliseconds since 1970. Tokens contain
+    /// their expiry.
+    pub key_expires_ms: Option<u64>,
+    /// Where the tokens were renewed last.
+    pub(super) refresh_endpoint: Option<RefreshEndpoint>,
 }
 
-/// Where a key came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeySource {
-    /// The host sent it.
-    Host,
-    /// `CURSOR_API_KEY`.
-    Environment,
-    /// A browser login on this machine.
-    Login,
+/// A file with a login.
+#[derive(Debug, Clone)]
+pub(super) struct LoginFile(PathBuf);
+
+impl LoginFile {
+    /// Returns the file of `cursor-sidecar login`; `None` without a state directory.
+    pub(super) fn own(options: &ClientOptions) -> Option<Self> {
+        Some(Self(options.state_dir.as_ref()?.join(OWN_FILE)))
+    }
+
+    /// Returns the file for renewed tokens of an account whose login a host stores.
+    pub(super) fn of_host(options: &ClientOptions, account: &str) -> Option<Self> {
+        let name = format!("{HOST_FILES}{account}.json");
+        Some(Self(options.state_dir.as_ref()?.join(name)))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Returns the login in the file; `None` if there is no file.
+    pub(super) fn read(&self) -> Result<Option<StoredLogin>, PrivateFileError> {
+        let Some(text) = private_files::read_secret(&self.0)? else {
+            return Ok(None);
+        };
+        let login = StoredLogin::parse(&text).ok_or_else(|| PrivateFileError::Damaged {
+            path: self.0.clone(),
+            problem: "not a login file of this version".into(),
+        })?;
+        login.credential.learn();
+        Ok(Some(login))
+    }
+
+    pub(super) fn write(&self, login: &StoredLogin) -> Result<(), PrivateFileError> {
+        private_files::write(&self.0, format!("{:#}\n", login.to_json()).as_bytes())
+    }
 }
 
-/// Returns the key to use: the host's, else the user's own, else that of a stored login for
-/// this server.
-pub fn find_key(
-    given: Option<&str>,
-    options: &ClientOptions,
-) -> Result<(ApiKey, KeySource), KeyError> {
-    let is_set = |key: &str| !key.trim().is_empty() && !PLACEHOLDERS.contains(&key);
-    if let Some(key) = given.filter(|key| is_set(key)) {
-        return Ok((ApiKey::parse(key)?, KeySource::Host));
-    }
-    let own = options.api_key.as_ref().map(|key| key.expose_secret());
-    if let Some(key) = own.filter(|key| is_set(key)) {
-        return Ok((ApiKey::parse(key)?, KeySource::Environment));
-    }
-    match StoredLogin::load(options) {
-        Ok(Some(login)) => Ok((login.key, KeySource::Login)),
-        Ok(None) => Err(KeyError::Missing),
-        Err(error) => {
-            tracing::warn!("{error}");
-            Err(KeyError::Missing)
-        }
+/// Deletes a file. Returns whether there was one.
+fn remove(path: &Path) -> Result<bool, PrivateFileError> {
+    match std::fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(cause) => Err(PrivateFileError::Io {
+            doing: "remove",
+            path: path.to_owned(),
+            cause,
+        }),
     }
 }
 
-fn file(options: &ClientOptions) -> Option<PathBuf> {
-    Some(options.state_dir.as_ref()?.join(FILE))
+pub(super) fn unix_ms(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
 }
 
 impl StoredLogin {
-    /// Returns the login for the configured server, unless it has expired.
+    /// Creates a login of now.
+    pub(super) fn new(backend: String, tokens: LoginTokens, email: Option<String>) -> Self {
+        let now = unix_ms(SystemTime::now());
+        Self {
+            backend,
+            credential: Credential::Login(tokens),
+            email,
+            created_ms: now,
+            issued_ms: now,
+            key_expires_ms: None,
+            refresh_endpoint: None,
+        }
+    }
+
+    /// Returns the login of `cursor-sidecar login` for the configured server, unless it has
+    /// expired and cannot be renewed.
     pub fn load(options: &ClientOptions) -> Result<Option<Self>, PrivateFileError> {
-        let Some(path) = file(options) else {
+        let Some(file) = LoginFile::own(options) else {
             return Ok(None);
         };
-        let Some(text) = private_files::read_secret(&path)? else {
-            return Ok(None);
+        let login = file.read()?;
+        let is_current_server = |login: &Self| {
+            Endpoints::resolve(&options.endpoints)
+                .is_ok_and(|endpoints| endpoints.backend.to_string() == login.backend)
         };
-        let login = Self::parse(&text).ok_or_else(|| PrivateFileError::Damaged {
-            path,
-            problem: "not a login file of this version".into(),
-        })?;
-        foundation::secrets().learn(login.key.secret());
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.map_or(0, |now| now.as_millis() as u64);
-        let is_current_server = Endpoints::resolve(&options.endpoints)
-            .is_ok_and(|endpoints| endpoints.backend.to_string() == login.backend);
-        Ok(Some(login).filter(|login| is_current_server && now < login.expires_ms))
+        let now = SystemTime::now();
+        Ok(login.filter(|login| is_current_server(login) && !login.has_ended(now)))
+    }
+
+    /// Whether the login has expired and cannot be renewed.
+    fn has_ended(&self, now: SystemTime) -> bool {
+        match &self.credential {
+            Credential::Key(_) => self
+                .key_expires_ms
+                .is_some_and(|expires| expires <= unix_ms(now)),
+            Credential::Login(tokens) => {
+                tokens.refresh.is_none() && tokens.expires().is_some_and(|expiry| expiry <= now)
+            }
+        }
+    }
+
+    /// Returns when the login ends unless it is renewed.
+    pub fn expires(&self) -> Option<SystemTime> {
+        match &self.credential {
+            Credential::Key(_) => {
+                let expires = self.key_expires_ms?;
+                UNIX_EPOCH.checked_add(Duration::from_millis(expires))
+            }
+            Credential::Login(tokens) => tokens.expires(),
+        }
     }
 
     /// Stores the login and replaces an earlier one.
     pub fn save(&self, options: &ClientOptions) -> Result<(), PrivateFileError> {
-        let Some(path) = file(options) else {
+        let Some(file) = LoginFile::own(options) else {
             return Err(PrivateFileError::Io {
                 doing: "write",
-                path: FILE.into(),
+                path: OWN_FILE.into(),
                 cause: std::io::Error::other(
                     "there is no state directory; set PI_CURSOR_STATE_DIR",
                 ),
             });
         };
-        let login = json!({
+        file.write(self)
+    }
+
+    /// Deletes the stored login and renewed tokens of hosts. Returns whether there was a login.
+    pub fn delete(options: &ClientOptions) -> Result<bool, PrivateFileError> {
+        let Some(folder) = &options.state_dir else {
+            return Ok(false);
+        };
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        for entry in entries {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            // Locks contain nothing, and another process may hold one.
+            if name.starts_with(HOST_FILES) && !name.ends_with(".lock") {
+                remove(&entry.path())?;
+            }
+        }
+        remove(&folder.join(OWN_FILE))
+    }
+
+    fn to_json(&self) -> Json {
+        let mut json = json!({
             "version": VERSION,
             "backendUrl": self.backend,
-            "apiKey": self.key.secret().expose_secret(),
-            "apiKeyExpiresAtMs": self.expires_ms,
             "email": self.email,
             "createdAtMs": self.created_ms,
         });
-        private_files::write(&path, format!("{login:#}\n").as_bytes())
-    }
-
-    /// Deletes the stored login. Returns whether there was one.
-    pub fn delete(options: &ClientOptions) -> Result<bool, PrivateFileError> {
-        let Some(path) = file(options) else {
-            return Ok(false);
-        };
-        match std::fs::remove_file(&path) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(cause) => Err(PrivateFileError::Io {
-                doing: "remove",
-                path,
-                cause,
-            }),
+        match &self.credential {
+            Credential::Key(key) => {
+                json["version"] = json!(KEY_VERSION);
+                json["apiKey"] = json!(key.secret().expose_secret());
+                json["apiKeyExpiresAtMs"] = json!(self.key_expires_ms);
+            }
+            Credential::Login(tokens) => {
+                let refresh = tokens.refresh.as_ref().map(|token| token.expose_secret());
+                json["accessToken"] = json!(tokens.access.expose_secret());
+                json["refreshToken"] = json!(refresh);
+                json["issuedAtMs"] = json!(self.issued_ms);
+                json["refreshEndpoint"] = json!(self.refresh_endpoint.map(RefreshEndpoint::path));
+            }
         }
+        json
     }
 
     fn parse(text: &str) -> Option<Self> {
         let json: Json = serde_json::from_str(text).ok()?;
-        (json["version"] == VERSION).then_some(())?;
-        Some(Self {
-            backend: json["backendUrl"].as_str()?.into(),
-            key: ApiKey::parse(json["apiKey"].as_str()?).ok()?,
-            email: json["email"].as_str().map(str::to_owned),
-            created_ms: json["createdAtMs"].as_u64()?,
-            expires_ms: json["apiKeyExpiresAtMs"].as_u64()?,
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_login_is_used_for_its_server_until_it_expires() {
-        let root = tempfile::tempdir().unwrap();
-        let options = ClientOptions {
-            state_dir: Some(root.path().to_owned()),
-            ..ClientOptions::default()
+        let text = |name: &str| json[name].as_str();
+        let created_ms = json["createdAtMs"].as_u64()?;
+        let mut login = Self {
+            backend: text("backendUrl")?.into(),
+            credential: match json["version"].as_u64()? {
+                KEY_VERSION => Credential::Key(ApiKey::parse(text("apiKey")?).ok()?),
+                VERSION => {
+                    let tokens = LoginTokens::parse(text("accessToken")?, text("refreshToken"));
+                    Credential::Login(tokens.ok()?)
+                }
+                _ => return None,
+            },
+            email: text("email").map(str::to_owned),
+            created_ms,
+            issued_ms: json["issuedAtMs"].as_u64().unwrap_or(created_ms),
+            key_expires_ms: None,
+            refresh_endpoint: text("refreshEndpoint").and_then(RefreshEndpoint::find),
         };
-        assert_eq!(find_key(None, &options).unwrap_err(), KeyError::Missing);
-        let login = StoredLogin {
-            backend: "https://api2.cursor.sh".into(),
-            key: ApiKey::parse("crsr_login").unwrap(),
-            email: Some("a@b.c".into()),
-            created_ms: 1,
-            expires_ms: u64::MAX,
-        };
-        login.save(&options).unwrap();
-        let source =
-            |given, options: &ClientOptions| find_key(given, options).map(|(_, source)| source);
-        assert_eq!(source(None, &options), Ok(KeySource::Login));
-        assert_eq!(source(Some(" "), &options), Ok(KeySource::Login));
-        assert_eq!(
-            source(Some(PLACEHOLDERS[0]), &options),
-            Ok(KeySource::Login)
-        );
-        assert_eq!(source(Some("crsr_x"), &options), Ok(KeySource::Host));
-        let keyed = ClientOptions {
-            api_key: Some("crsr_env".into()),
-            ..options.clone()
-        };
-        assert_eq!(source(None, &keyed), Ok(KeySource::Environment));
-        let mut elsewhere = options.clone();
-        elsewhere.endpoints.backend = Some("http://127.0.0.1:9".into());
-        assert_eq!(source(None, &elsewhere), Err(KeyError::Missing));
-        let expired = StoredLogin {
-            expires_ms: 2,
-            ..login
-        };
-        expired.save(&options).unwrap();
-        assert_eq!(source(None, &options), Err(KeyError::Missing));
-        assert!(StoredLogin::delete(&options).unwrap());
-        assert!(!StoredLogin::delete(&options).unwrap());
-    }
-
-    #[test]
-    fn a_damaged_file_is_an_error_and_yields_no_key() {
-        let root = tempfile::tempdir().unwrap();
-        let options = ClientOptions {
-            state_dir: Some(root.path().to_owned()),
-            ..ClientOptions::default()
-        };
-        private_files::write(&root.path().join(FILE), b"{}").unwrap();
-        let error = StoredLogin::load(&options).unwrap_err().to_string();
-        assert!(error.contains("login.json is damaged"), "{error}");
-        // A key that other users can read is not used.
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-        std::fs::set_permissions(root.path().join(FILE), open).unwrap();
-        let error = StoredLogin::load(&options).unwrap_err().to_string();
-        assert!(error.contains("other users can read it"), "{error}");
-        assert_eq!(find_key(None, &options).unwrap_err(), KeyError::Missing);
+        if let Credential::Key(_) = login.credential {
+            login.key_expires_ms = Some(json["apiKeyExpiresAtMs"].as_u64()?);
+        }
+        Some(login)
     }
 }

@@ -12,9 +12,8 @@ use crate::headers::{HttpVersion, Identity};
 use crate::http_clients::Http;
 use crate::unary::{Call, CallError};
 use cursor_proto::aiserver::v1::{
-    CreateUserApiKeyRequest, CreateUserApiKeyResponse, GetCurrentPeriodUsageRequest,
-    GetCurrentPeriodUsageResponse, GetMeRequest, GetMeResponse, GetPlanInfoRequest,
-    GetPlanInfoResponse,
+    GetCurrentPeriodUsageRequest, GetCurrentPeriodUsageResponse, GetMeRequest, GetMeResponse,
+    GetPlanInfoRequest, GetPlanInfoResponse,
 };
 
 const SERVICE: &str = "/aiserver.v1.DashboardService/";
@@ -48,6 +47,14 @@ pub struct SubscriptionPlan {
     pub limit_cents: Option<i32>,
     /// Usage in percent of the limit.
     pub percent_used: Option<f64>,
+    /// Usage of models that Cursor chose, in percent of their limit.
+    pub auto_percent_used: Option<f64>,
+    /// Usage of models that the user chose, in percent of their limit.
+    pub named_percent_used: Option<f64>,
+    /// Cents spent beyond the plan.
+    pub on_demand_cents: Option<i32>,
+    /// Cents that may be spent beyond the plan.
+    pub on_demand_limit_cents: Option<i32>,
     /// End of the billing period, in milliseconds since 1970.
     pub period_ends_ms: Option<i64>,
     /// Cursor's usage message for the user.
@@ -106,6 +113,7 @@ impl Dashboard {
             })
             .await?;
         let used = usage.plan_usage;
+        let beyond = usage.spend_limit_usage;
         Ok(SubscriptionPlan {
             name: info
                 .map(|info| info.plan_name)
@@ -115,27 +123,15 @@ impl Dashboard {
                 .as_ref()
                 .map(|used| used.limit)
                 .filter(|limit| *limit > 0),
+            auto_percent_used: used.as_ref().and_then(|used| used.auto_percent_used),
+            named_percent_used: used.as_ref().and_then(|used| used.api_percent_used),
             percent_used: used.and_then(|used| used.total_percent_used),
+            on_demand_cents: beyond.as_ref().map(|beyond| beyond.individual_used),
+            on_demand_limit_cents: beyond
+                .and_then(|beyond| beyond.individual_limit.or(beyond.pooled_limit)),
             period_ends_ms: Some(usage.billing_cycle_end).filter(|end| *end > 0),
             message: Some(usage.display_message).filter(|message| !message.is_empty()),
         })
-    }
-
-    /// Creates an API key for the user who just signed in.
-    pub(super) async fn create_key(
-        &self,
-        token: &SecretString,
-        name: String,
-        expires: Duration,
-    ) -> Result<String, CallError> {
-        let request = CreateUserApiKeyRequest {
-            name,
-            scopes: Vec::new(),
-            expires_at: i64::try_from(expires.as_millis()).ok(),
-        };
-        let created: CreateUserApiKeyResponse =
-            self.call("CreateUserApiKey", token, &request).await?;
-        Ok(created.api_key)
     }
 
     async fn call<Response: Message + Default>(

@@ -25,6 +25,10 @@ pub trait TokenExchange: Send + Sync + 'static {
     /// Performs one exchange.
     fn exchange(&self)
     -> Pin<Box<dyn Future<Output = Result<SecretString, ExchangeError>> + Send>>;
+
+    /// Is called when the server did not accept a token that was issued. An exchange of a key
+    /// needs no reaction: the next one issues another token.
+    fn rejected(&self, _token: &SecretString) {}
 }
 
 /// Why a key could not be exchanged.
@@ -36,17 +40,27 @@ pub enum ExchangeError {
     /// The server has no key exchange.
     #[error("{0} has no key exchange; check CURSOR_BACKEND_URL")]
     NoSuchService(String),
+    /// A login has ended and cannot be renewed.
+    #[error(
+        "the Cursor login has ended ({0}); sign in again with /login, or with `cursor-sidecar login`"
+    )]
+    SignedOut(String),
+    /// A renewed token belongs to another account.
+    #[error(
+        "Cursor returned a token of another account, which is not used; sign in again with /login, or with `cursor-sidecar login`"
+    )]
+    OtherAccount,
     /// The response has no token.
-    #[error("Cursor's response to the key exchange has no token")]
+    #[error("Cursor's response to the request for a token has none")]
     NoToken,
     /// The token contains characters that an HTTP header cannot carry.
-    #[error("Cursor's response to the key exchange has a token that cannot be sent in a header")]
+    #[error("Cursor sent a token that cannot be sent in a header")]
     BadToken,
     /// A temporary failure, such as a network error; worth a retry.
-    #[error("cannot exchange the API key: {0}")]
+    #[error("cannot get a token from Cursor: {0}")]
     Transient(CallError),
     /// Any other failure; a retry would fail as well.
-    #[error("cannot exchange the API key: {0}")]
+    #[error("cannot get a token from Cursor: {0}")]
     Failed(CallError),
 }
 

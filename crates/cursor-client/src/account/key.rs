@@ -21,6 +21,9 @@ pub enum KeyError {
     /// The key contains something other than visible ASCII.
     #[error("the Cursor API key contains a character that no key has; copy it again")]
     Character,
+    /// An access token that no header can carry.
+    #[error("the Cursor access token is damaged; sign in again")]
+    Token,
 }
 
 impl ApiKey {

@@ -1,7 +1,7 @@
-//! Signing in with a browser: we show a page to open, poll until the user has signed in, and
-//! create an API key for this machine. The tokens of the login itself are not stored.
+//! Signing in with a browser: we show a page to open and poll until the user has signed in. The
+//! browser may run on another machine.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,9 +13,11 @@ use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use super::credential::LoginTokens;
 use super::credential_store::StoredLogin;
 use super::dashboard::Dashboard;
-use super::key::{ApiKey, KeyError};
+use super::key::KeyError;
+use super::refresh::MAX_RESPONSE;
 use crate::endpoint::Endpoints;
 use crate::headers::HttpVersion;
 use crate::unary::{Call, CallError};
@@ -29,8 +31,6 @@ const MAX_DELAY: Duration = Duration::from_secs(10);
 const MAX_POLLS: u32 = 150;
 /// Consecutive errors after which polling stops.
 const MAX_ERRORS: u32 = 3;
-/// Lifetime of the key that a login creates.
-const KEY_LIFETIME: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
 /// A browser login in progress.
 #[derive(Debug)]
@@ -55,11 +55,16 @@ pub enum LoginError {
     /// The server sent an unexpected response.
     #[error("unexpected response to the login (HTTP {0}); try again later")]
     Unexpected(u16),
+    /// A web page was sent in place of a response: by a proxy, a portal, or a check for robots.
+    #[error(
+        "a web page was sent in place of Cursor's response (HTTP {0}); check the network and its proxy, then try again"
+    )]
+    WebPage(u16),
     /// A request failed.
     #[error("cannot sign in: {0}")]
     Call(#[from] CallError),
-    /// Cursor returned an invalid key.
-    #[error("Cursor returned an invalid API key: {0}")]
+    /// Cursor returned an invalid token.
+    #[error("Cursor returned an invalid token: {0}")]
     Key(#[from] KeyError),
 }
 
@@ -67,10 +72,11 @@ pub enum LoginError {
 #[derive(Debug, Clone)]
 enum PollOutcome {
     NotYet,
-    SignedIn(SecretString),
+    SignedIn(LoginTokens),
     /// The server does not support this HTTP method for polling.
     NotSupported,
     Unexpected(u16),
+    WebPage(u16),
 }
 
 /// How to poll: newer servers expect `POST`, older ones `GET`.
@@ -108,39 +114,25 @@ impl BrowserLogin {
         &self.page
     }
 
-    /// Waits until the user has signed in, and creates a key for this machine.
+    /// Waits until the user has signed in.
     pub async fn wait(&self, dashboard: &Dashboard) -> Result<StoredLogin, LoginError> {
-        let token = self.poll(dashboard).await?;
-        foundation::secrets().learn(&token);
-        let now = unix_time();
-        let expires = now + KEY_LIFETIME;
-        let name = match hostname() {
-            Some(host) => format!("cursor-sidecar ({host})"),
-            None => "cursor-sidecar".into(),
-        };
-        let key = dashboard.create_key(&token, name, expires).await?;
-        let key = ApiKey::parse(&key)?;
-        foundation::secrets().learn(key.secret());
+        let tokens = self.poll(dashboard).await?;
+        tokens.learn();
         // The email is informational, so a failure to fetch it does not fail the login.
         let email = dashboard
-            .user_with(&token)
+            .user_with(&tokens.access)
             .await
             .ok()
             .and_then(|user| user.email);
-        Ok(StoredLogin {
-            backend: dashboard.backend().to_string(),
-            key,
-            email,
-            created_ms: now.as_millis() as u64,
-            expires_ms: expires.as_millis() as u64,
-        })
+        let backend = dashboard.backend().to_string();
+        Ok(StoredLogin::new(backend, tokens, email))
     }
 
-    async fn poll(&self, dashboard: &Dashboard) -> Result<SecretString, LoginError> {
+    async fn poll(&self, dashboard: &Dashboard) -> Result<LoginTokens, LoginError> {
         let (mut delay, mut errors, mut method) = (FIRST_DELAY, 0, PollMethod::Post);
         for _ in 0..MAX_POLLS {
             let problem = match self.poll_once(dashboard, method).await {
-                Ok(PollOutcome::SignedIn(token)) => return Ok(token),
+                Ok(PollOutcome::SignedIn(tokens)) => return Ok(tokens),
                 Ok(PollOutcome::NotSupported) if method == PollMethod::Post => {
                     method = PollMethod::Get;
                     continue;
@@ -150,6 +142,7 @@ impl BrowserLogin {
                 }
                 Ok(PollOutcome::NotYet) => None,
                 Ok(PollOutcome::Unexpected(status)) => Some(LoginError::Unexpected(status)),
+                Ok(PollOutcome::WebPage(status)) => Some(LoginError::WebPage(status)),
                 Err(error @ CallError::Setup(_)) => return Err(error.into()),
                 Err(error) => Some(error.into()),
             };
@@ -184,7 +177,10 @@ impl BrowserLogin {
             version: HttpVersion::Http1,
             deadline: POLL_DEADLINE,
         };
-        let (status, response) = dashboard.http().fetch(http_method, call, body).await?;
+        let (status, response) = dashboard
+            .http()
+            .fetch_at_most(http_method, call, body, MAX_RESPONSE)
+            .await?;
         Ok(parse_poll(method, status, &response))
     }
 }
@@ -192,14 +188,16 @@ impl BrowserLogin {
 /// Interprets the response to a poll.
 fn parse_poll(method: PollMethod, status: u16, response: &[u8]) -> PollOutcome {
     let text = String::from_utf8_lossy(response);
+    let is_page = text.trim_start().starts_with('<');
     match (status, method) {
         (200, _) => {
             let response: Option<Json> = serde_json::from_slice(response).ok();
-            let token = response
-                .as_ref()
-                .and_then(|response| response["accessToken"].as_str());
-            match token {
-                Some(token) if !token.is_empty() => PollOutcome::SignedIn(token.into()),
+            let text = |name: &str| response.as_ref().and_then(|json| json[name].as_str());
+            let tokens =
+                text("accessToken").map(|access| LoginTokens::parse(access, text("refreshToken")));
+            match tokens {
+                Some(Ok(tokens)) => PollOutcome::SignedIn(tokens),
+                _ if is_page => PollOutcome::WebPage(status),
                 _ => PollOutcome::Unexpected(status),
             }
         }
@@ -207,20 +205,9 @@ fn parse_poll(method: PollMethod, status: u16, response: &[u8]) -> PollOutcome {
         (404, PollMethod::Post) => PollOutcome::NotSupported,
         (404, PollMethod::Get) if text.contains("Route GET:") => PollOutcome::NotSupported,
         (404, PollMethod::Get) => PollOutcome::NotYet,
+        _ if is_page => PollOutcome::WebPage(status),
         _ => PollOutcome::Unexpected(status),
     }
-}
-
-fn unix_time() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-}
-
-fn hostname() -> Option<String> {
-    let name = rustix::system::uname();
-    let name = name.nodename().to_str().ok()?.trim().to_owned();
-    (!name.is_empty()).then_some(name)
 }
 
 #[cfg(test)]
@@ -247,9 +234,10 @@ mod tests {
     fn poll_responses_are_distinguished() {
         let of = |method, status, text: &str| match parse_poll(method, status, text.as_bytes()) {
             PollOutcome::NotYet => "not yet".to_owned(),
-            PollOutcome::SignedIn(token) => token.expose_secret().to_owned(),
+            PollOutcome::SignedIn(tokens) => tokens.access.expose_secret().to_owned(),
             PollOutcome::NotSupported => "not supported".to_owned(),
             PollOutcome::Unexpected(status) => status.to_string(),
+            PollOutcome::WebPage(status) => format!("page {status}"),
         };
         assert_eq!(of(PollMethod::Post, 404, "Not found"), "not yet");
         assert_eq!(of(PollMethod::Post, 404, "{}"), "not supported");
@@ -259,5 +247,7 @@ mod tests {
         assert_eq!(of(PollMethod::Get, 200, r#"{"accessToken":"t"}"#), "t");
         assert_eq!(of(PollMethod::Post, 200, "{}"), "200");
         assert_eq!(of(PollMethod::Post, 502, ""), "502");
+        assert_eq!(of(PollMethod::Post, 403, " <html>"), "page 403");
+        assert_eq!(of(PollMethod::Get, 200, "<!doctype html>"), "page 200");
     }
 }

@@ -4,14 +4,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::claims::expiry;
+use super::credential::RENEW_EARLY;
 use super::exchange::{ExchangeError, TokenExchange};
 use crate::error::WireError;
 use crate::unary::CallError;
@@ -20,8 +20,6 @@ use foundation::VariantName;
 
 /// Assumed for a token without a readable expiry.
 const ASSUMED_LIFETIME: Duration = Duration::from_secs(30 * 60);
-/// A token is renewed this long before it expires, or at half its lifetime if that is later.
-const RENEW_EARLY: Duration = Duration::from_secs(5 * 60);
 /// After a failed renewal the old token stays in use and the next attempt waits this long.
 const RETRY_DELAY: Duration = Duration::from_secs(30);
 
@@ -161,6 +159,7 @@ impl TokenLifetime {
         let left = expiry(token).map_or(ASSUMED_LIFETIME, |expiry| {
             expiry.duration_since(wall).unwrap_or_default()
         });
+        // Renewed five minutes early, or at half the lifetime if that is later.
         let renew_after = left.saturating_sub(RENEW_EARLY).max(left / 2);
         Self {
             renew: now + renew_after,
@@ -168,15 +167,6 @@ impl TokenLifetime {
             wall_end: wall + left,
         }
     }
-}
-
-/// Returns the `exp` claim of a JWT. The signature is not checked and no other claim is used.
-fn expiry(token: &str) -> Option<SystemTime> {
-    let payload = token.split('.').nth(1)?.trim_end_matches('=');
-    let json: serde_json::Value =
-        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()?;
-    let seconds = json.get("exp")?.as_f64()?;
-    UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)
 }
 
 impl TokenTask {
@@ -227,6 +217,7 @@ impl TokenTask {
     /// Drops a token, unless it has already been replaced.
     fn reject(&mut self, token: &SecretString) {
         tracing::debug!("token.rejected");
+        self.exchange.rejected(token);
         self.cached
             .take_if(|cached| cached.issued.token.expose_secret() == token.expose_secret());
     }

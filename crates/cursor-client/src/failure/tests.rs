@@ -79,7 +79,7 @@ fn cursor_errors_name_their_remedy() {
         let failure = classify(detailed(Code::Internal, kind, Some(false)));
         assert_eq!(failure.remedy(), Some(remedy), "{kind:?}");
         assert_eq!(failure.retry(), Retry::Never, "{kind:?}");
-        assert_eq!(failure.to_string(), "Title detail.");
+        assert_eq!(failure.to_string(), "Title. detail.");
     }
 }
 

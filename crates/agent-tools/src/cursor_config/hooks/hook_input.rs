@@ -309,10 +309,12 @@ fn command(request: &ExecRequest) -> Option<(&str, &str)> {
 /// Returns Cursor's name of the tool and its input for hooks, without the path and the command;
 /// `None` for a request that is not a tool call.
 fn tool(request: &ExecRequest) -> Option<(&'static str, Json)> {
-    if command(request).is_some() {
-        return Some(("Shell", json!({})));
-    }
     Some(match request {
+        ExecRequest::ShellArgs(_)
+        | ExecRequest::ShellStreamArgs(_)
+        | ExecRequest::MiniSweAgentBashArgs(_)
+        | ExecRequest::BackgroundShellSpawnArgs(_)
+        | ExecRequest::PiBashArgs(_) => ("Shell", json!({})),
         ExecRequest::ReadArgs(_)
         | ExecRequest::RedactedReadArgs(_)
         | ExecRequest::PiReadArgs(_) => ("Read", json!({})),
@@ -357,7 +359,25 @@ fn tool(request: &ExecRequest) -> Option<(&'static str, Json)> {
             "FetchMcpResource",
             json!({"server": args.server, "uri": args.uri}),
         ),
-        _ => return None,
+        // Calls of MCP tools are asked about separately; the others execute nothing here.
+        ExecRequest::RequestContextArgs(_)
+        | ExecRequest::McpStateExecArgs(_)
+        | ExecRequest::McpArgs(_)
+        | ExecRequest::ExecuteHookArgs(_)
+        | ExecRequest::ForceBackgroundShellArgs(_)
+        | ExecRequest::ForceBackgroundSubagentArgs(_)
+        | ExecRequest::SubagentArgs(_)
+        | ExecRequest::SubagentAwaitArgs(_)
+        | ExecRequest::RecordScreenArgs(_)
+        | ExecRequest::ComputerUseArgs(_)
+        | ExecRequest::SmartModeClassifierArgs(_)
+        | ExecRequest::CanvasDiagnosticsArgs(_)
+        | ExecRequest::ShellAllowlistPrecheckArgs(_)
+        | ExecRequest::McpAllowlistPrecheckArgs(_)
+        | ExecRequest::WebFetchAllowlistPrecheckArgs(_)
+        | ExecRequest::ConversationSearchArgs(_)
+        | ExecRequest::AgentStoreConflictArgs(_)
+        | ExecRequest::AdoptArgs(_) => return None,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::open_execs::MAX_OPEN;
 use super::{Attempt, open_execs};
+use crate::effect_log::is_lasting;
 use crate::run::event::RunEvent;
 use cursor_proto::agent::v1::*;
 use foundation::VariantName;
@@ -55,26 +56,4 @@ impl Attempt<'_> {
             }
         }
     }
-}
-
-/// Returns whether a request may change something, so that it must not be executed twice.
-fn is_lasting(request: &exec_server_message::Message) -> bool {
-    use exec_server_message::Message;
-    matches!(
-        request,
-        Message::ShellArgs(_)
-            | Message::ShellStreamArgs(_)
-            | Message::MiniSweAgentBashArgs(_)
-            | Message::BackgroundShellSpawnArgs(_)
-            | Message::WriteShellStdinArgs(_)
-            | Message::WriteArgs(_)
-            | Message::DeleteArgs(_)
-            | Message::McpArgs(_)
-            | Message::PiBashArgs(_)
-            | Message::PiEditArgs(_)
-            | Message::PiWriteArgs(_)
-            | Message::SubagentArgs(_)
-            | Message::ComputerUseArgs(_)
-            | Message::ExecuteHookArgs(_)
-    )
 }

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::{Attempt, CloseReason, ReadState};
 use crate::run::event::RunEvent;
+use crate::run::watchdog::IdleTimeout;
 use cursor_client::suspend_aware_timer;
 use cursor_proto::agent::v1::*;
 
@@ -154,7 +155,11 @@ impl Attempt<'_> {
             if self.was_silent(self.stalls_at(), now) {
                 let stall = self.context.timing.stall;
                 tracing::debug!(silence_s = stall.as_secs(), "stream.stalled");
-                return Some(CloseReason::Idle(self.watchdog.idle_timeout(stall)));
+                let timeout = self.watchdog.idle_timeout(stall);
+                return Some(CloseReason::Idle(IdleTimeout {
+                    is_silent: true,
+                    ..timeout
+                }));
             }
             if self.was_silent(self.idles_at(), now) {
                 let after = self.watchdog.limit().unwrap_or_default();

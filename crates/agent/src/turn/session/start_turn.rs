@@ -237,12 +237,7 @@ impl SessionTask {
         let notice = self.put(conversation).await;
         self.notice(request, notice).await;
         self.effects.answered();
-        TurnResult {
-            stop: Stop::Finished,
-            cause: None,
-            tokens: usage::account(None, request.limits, tally.seen()),
-            window: tally.window,
-        }
+        tally.result(Stop::Finished, None, request)
     }
 
     /// Returns a run that replaces one that failed after the host had sent its results, if the turn
@@ -287,7 +282,11 @@ impl SessionTask {
             let event = TurnEvent::Retrying(failure.to_string());
             let _ = request.events.send(event).await;
         }
-        Some(self.launch(conversation, action, request, tally).await)
+        // The prompt was counted when it was first sent.
+        let counted = tally.seen.input;
+        let live = self.launch(conversation, action, request, tally).await;
+        tally.seen.input = counted;
+        Some(live)
     }
 
     /// Starts a run. Reports each change to the offered tools once.
@@ -362,12 +361,14 @@ impl SessionTask {
         ended: &Ended,
         failure: &Failure,
     ) -> String {
-        let tells_all = ended.effects.tells_all(start(&live.conversation));
+        let can_report_all = ended.effects.can_report_all(start(&live.conversation));
         let Transcripted { system, messages } = transcript(request);
         let history = Fingerprint::of(system, messages);
         self.effects.keep(history, ended.effects.clone());
         match failure.retry() {
-            Retry::Server | Retry::Transport | Retry::Idle if !tells_all => EFFECTS_LOST.into(),
+            Retry::Server | Retry::Transport | Retry::Idle if !can_report_all => {
+                EFFECTS_LOST.into()
+            }
             _ => wording(failure),
         }
     }

@@ -1,0 +1,155 @@
+//! How a turn grows with the workspace and with the history, as ratios within one run.
+//!
+//! `cargo bench --bench scale` prints a table: a git repository of 60,000 files in 20,000 folders
+//! beside an empty folder, and 10,000 messages of history beside 100.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    missing_docs,
+    // Other benches use all of it.
+    dead_code
+)]
+
+mod host;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use cursor_sim::{Http2, Options, Sim};
+use serde_json::{Value as Json, json};
+
+use host::BenchHost;
+
+const TURNS: usize = 15;
+/// A user reads the answer before the next prompt.
+const PAUSE: Duration = Duration::from_millis(300);
+
+fn main() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let sim = runtime.block_on(Sim::start(Options {
+        http2: Http2::Force,
+        ..Options::default()
+    }));
+    let sim = sim.unwrap();
+    let empty = tempfile::tempdir().unwrap();
+    let large = tempfile::tempdir().unwrap();
+    fill(large.path());
+
+    let first_delta = |workspace: &Path| {
+        let mut host = BenchHost::start(sim.address());
+        let mut messages = Vec::new();
+        let times = (0..TURNS).map(|_| {
+            std::thread::sleep(PAUSE);
+            turn(&mut host, workspace, &mut messages)
+        });
+        median(times.collect())
+    };
+    let (small, big) = (first_delta(empty.path()), first_delta(large.path()));
+    row("send to first delta, empty folder", small, None);
+    row("60,000 files in 20,000 folders", big, Some(small));
+
+    let processor = |count: usize| {
+        let mut host = BenchHost::start(sim.address());
+        let mut messages = history(count);
+        turn(&mut host, empty.path(), &mut messages); // sends the whole history
+        let before = cpu_ticks(&host);
+        for _ in 0..TURNS {
+            turn(&mut host, empty.path(), &mut messages);
+        }
+        // A tick is 10 ms on every Linux that we know.
+        (cpu_ticks(&host) - before) as f64 * 10.0 / TURNS as f64
+    };
+    let (few, many) = (processor(100), processor(10_000));
+    row("CPU of a turn, 100 messages of history", few, None);
+    row("10,000 messages", many, Some(few));
+    let text = Json::Array(history(10_000)).to_string();
+    let began = Instant::now();
+    let parsed: Json = serde_json::from_str(&text).unwrap();
+    let parsing = began.elapsed().as_secs_f64() * 1e3;
+    assert_eq!(parsed.as_array().map(Vec::len), Some(10_000));
+    row("parsing the JSON of 10,000 messages", parsing, None);
+}
+
+fn row(what: &str, ms: f64, beside: Option<f64>) {
+    let ratio = beside.map_or(String::new(), |beside| format!("{:>8.1}x", ms / beside));
+    println!("{what:<44} {ms:>9.2} ms {ratio}");
+}
+
+/// Takes a turn and returns the milliseconds to its first text.
+fn turn(host: &mut BenchHost, workspace: &Path, messages: &mut Vec<Json>) -> f64 {
+    let number = messages.len();
+    messages.push(json!({"role": "user", "content": "hello", "timestamp": number}));
+    let id = format!("t{number}");
+    let params = json!({"turnId": id, "sessionId": "s", "workspace": workspace,
+        "systemPrompt": "Be brief.", "messages": messages, "tools": [],
+        "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}});
+    let began = Instant::now();
+    host.say("turn/start", &id, &params);
+    let (mut first, mut answer) = (None, String::new());
+    loop {
+        let message = host.receive();
+        for event in message["params"]["events"].as_array().into_iter().flatten() {
+            if event["type"] == "text" {
+                first.get_or_insert_with(|| began.elapsed());
+                answer.push_str(event["text"].as_str().unwrap());
+            }
+        }
+        if message["id"] == id.as_str() {
+            assert_eq!(message["result"]["stopReason"], "stop", "{message}");
+            break;
+        }
+    }
+    let content = json!([{"type": "text", "text": answer}]);
+    messages.push(json!({"role": "assistant", "content": content, "timestamp": number + 1}));
+    first.unwrap().as_secs_f64() * 1e3
+}
+
+fn history(count: usize) -> Vec<Json> {
+    let message = |number: usize| {
+        let text = format!("message {number} {}", "word ".repeat(30));
+        if number.is_multiple_of(2) {
+            json!({"role": "user", "content": text, "timestamp": number})
+        } else {
+            let content = json!([{"type": "text", "text": text}]);
+            json!({"role": "assistant", "content": content, "timestamp": number})
+        }
+    };
+    (0..count).map(message).collect()
+}
+
+/// Creates a repository of 60,000 files in 20,000 folders.
+fn fill(root: &Path) {
+    for folder in 0..20_000 {
+        let folder = root.join(format!("d{}/s{folder}", folder % 100));
+        std::fs::create_dir_all(&folder).unwrap();
+        for file in 0..3 {
+            std::fs::write(folder.join(format!("f{file}.txt")), "text\n").unwrap();
+        }
+    }
+    let me = ["-c", "user.name=bench", "-c", "user.email=bench@localhost"];
+    for args in [
+        &["init", "--quiet"][..],
+        &["add", "."],
+        &["commit", "--quiet", "-m", "x"],
+    ] {
+        let mut git = Command::new("git");
+        let done = git.args(me).args(args).current_dir(root).status();
+        assert!(done.unwrap().success());
+    }
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn cpu_ticks(host: &BenchHost) -> u64 {
+    let path = format!("/proc/{}/stat", host.child.id());
+    let text = std::fs::read_to_string(path).unwrap();
+    let fields = text.rsplit_once(')').unwrap().1;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
