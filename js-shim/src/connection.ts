@@ -97,7 +97,13 @@ export class Connection {
     this.hold();
   }
   private receive({ id, method, params, result, error }: Message, notify: OnNotification) {
-    if (method !== undefined) return notify(params as Parameters<OnNotification>[0]);
+    if (method !== undefined) {
+      try {
+        return notify(params as Parameters<OnNotification>[0]);
+      } catch {
+        return; // pi throws if its session was replaced; other sessions need the process
+      }
+    }
     // It is unknown which call failed, so all of them end.
     if (id == null) return this.end(`cursor-sidecar could not read a request: ${error?.message}`);
     const waiting = this.waiting.get(id);

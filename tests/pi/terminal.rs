@@ -16,6 +16,7 @@ crate::on_every_pi!(
     a_conversation_on_the_screen_and_its_end,
     escape_aborts_the_turn,
     the_working_message_says_what_is_waited_for,
+    a_new_session_during_a_turn_keeps_the_process,
 );
 
 fn the_working_message_says_what_is_waited_for(version: PiVersion) {
@@ -173,6 +174,26 @@ fn a_reload_keeps_the_sidecar_and_a_new_session_the_process(version: PiVersion) 
     let requests = recording.client("runRequest");
     assert_eq!(conversation(requests[0]), conversation(requests[1]));
     assert_ne!(conversation(requests[1]), conversation(requests[2]));
+    assert_eq!(pi_env.sidecars().len(), 1);
+}
+
+/// The turn reports what it waits for until after pi has replaced its session.
+fn a_new_session_during_a_turn_keeps_the_process(version: PiVersion) {
+    let open = Steps::new()
+        .step(json!({"thinking": "Hm."}))
+        .step(json!({"expect_client": {"conversationAction": {"cancelAction": {}}}}))
+        .step(json!({"checkpoint": "auto"}))
+        .step(json!({"expect_cancel": true}))
+        .build();
+    let pi_env = PiEnv::playing(version, &document("replaced", &[open]));
+    let pi = PiScreen::start(&pi_env, "one", "Hm.");
+    pi.enter("/new");
+    pi.shows("New session");
+    pi_env.recorded("the cancelled run", |recording| {
+        recording.verdicts().len() == 1
+    });
+    pi.enter("two");
+    pi.shows("Hm.");
     assert_eq!(pi_env.sidecars().len(), 1);
 }
 
