@@ -75,6 +75,32 @@ fn a_session_closed_after_an_abort_is_opened_again() {
     assert_eq!(events[0]["bridgeKeyPrefix"], "a00a4c0d");
 }
 
+#[test]
+fn a_session_closed_during_a_turn_cancels_it() {
+    let open = Steps::new()
+        .text("Half")
+        .step(json!({"expect_client": {"conversationAction": {"cancelAction": {}}}}))
+        .step(json!({"checkpoint": "auto"}))
+        .step(json!({"expect_cancel": true}))
+        .build();
+    let simulator = script(&[&open]);
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.user("go");
+    let turn = session.begin();
+    let mut outcome = test_support::rpc_session::TurnOutcome::default();
+    while outcome.text.is_empty() {
+        let message = session.host.receive();
+        outcome.receive(&message);
+    }
+    let close = json!({"jsonrpc": "2.0", "id": "close", "method": "session/close", "params": {"sessionId": session.id}});
+    session.host.send(&close);
+    assert_eq!(session.finish(&turn).stop, "aborted");
+    until(|| (simulator.recorded().verdicts().len() == 1).then_some(()));
+    let recording = simulator.recorded();
+    let cancels = recording.client("conversationAction.cancelAction");
+    assert_eq!(cancels.len(), 1);
+}
+
 /// Log events of a session's runs contain the prefix of its key.
 #[test]
 fn the_end_of_a_run_is_logged_by_its_key() {

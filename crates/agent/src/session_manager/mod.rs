@@ -93,6 +93,7 @@ struct State {
 
 /// Handles to an active turn.
 struct ActiveTurn {
+    session_id: Option<String>,
     cancel: CancellationToken,
     injections: mpsc::Sender<UserMessage>,
 }
@@ -124,11 +125,6 @@ impl SessionManager {
             if state.active.contains_key(turn_id) {
                 return Err(ReserveError::AlreadyActive);
             }
-            let turn = ActiveTurn {
-                cancel: cancel.clone(),
-                injections,
-            };
-            state.active.insert(turn_id.to_owned(), turn);
             let mut matched = None;
             let (session_id, session) = match selector {
                 SessionSelector::Id(id) => (Some(id.to_owned()), self.open_in(&mut state, id)),
@@ -143,6 +139,12 @@ impl SessionManager {
                     (Some(session_id), session)
                 }
             };
+            let turn = ActiveTurn {
+                session_id: session_id.clone(),
+                cancel: cancel.clone(),
+                injections,
+            };
+            state.active.insert(turn_id.to_owned(), turn);
             TurnTicket::new(
                 Arc::clone(self),
                 turn_id,
@@ -260,10 +262,15 @@ impl SessionManager {
         session.invalidate().await;
     }
 
-    /// Closes a session; what is stored stays.
+    /// Closes a session and cancels its turns; what is stored stays.
     pub fn close(&self, id: &str) {
         tracing::debug!(session = prefix(id), "session.close");
         let mut state = self.state();
+        for turn in state.active.values() {
+            if turn.session_id.as_deref() == Some(id) {
+                turn.cancel.cancel();
+            }
+        }
         state.parked.remove_session(id);
         state.sessions.close(id);
     }
