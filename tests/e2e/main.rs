@@ -76,6 +76,7 @@ mod project_trust;
 mod protocol_drift;
 mod recovery;
 mod repeated_commands;
+mod repeated_requests;
 mod request_context;
 mod resume;
 mod retries;

@@ -9,9 +9,8 @@ use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use super::io_errors;
-use crate::prompts::tools;
 use crate::shell::background_log::LogHeader;
-use crate::shell::captured_output::{CapturedOutput, OutputRecorder};
+use crate::shell::captured_output::OutputRecorder;
 use crate::shell::command_policy::{CommandDenied, no_sandbox};
 use crate::shell::foreground::{CommandOutcome, CommandSpec, Foreground, OutputSink};
 use crate::shell::output::{OutputLimit, Stream};
@@ -22,9 +21,6 @@ use crate::shell::state::StateScope;
 use crate::workspace::paths::resolve_path;
 use crate::{ExecReply, ReplySender};
 use cursor_proto::agent::v1::*;
-
-/// The bytes at the end of a long output that are sent after its beginning.
-const MAX_END: usize = 16 * 1024;
 
 /// Runs commands of one session.
 #[derive(Debug, Clone)]
@@ -95,15 +91,6 @@ async fn send_event(replies: &ReplySender, event: shell_stream::Event) {
     let event = Some(event);
     let reply = ExecReply::ShellStream(ShellStream { event });
     replies.send(reply).await;
-}
-
-/// Returns the end of an output of which only the beginning was sent, and where all of it is.
-fn omitted_end(captured: &CapturedOutput) -> Option<String> {
-    let file = captured.file.as_ref()?;
-    let text = &captured.text;
-    let start =
-        (text.len().saturating_sub(MAX_END)..=text.len()).find(|at| text.is_char_boundary(*at))?;
-    Some(format!("{}{}", tools::output_omitted(file), &text[start..]))
 }
 
 impl OutputSink for StreamSink {
@@ -269,20 +256,10 @@ impl ShellHandler {
             }
         };
         let outcome = command.run(&abort, &mut sink).await;
-        let is_cut = sink.limits.iter().any(OutputLimit::is_cut);
         let StreamSink {
             replies, recorder, ..
         } = sink;
-        let call = &args.tool_call_id;
-        let location = self.keep(call, recorder, &outcome).await;
-        if is_cut && location.is_none() {
-            // The end of a long output says how the command ended.
-            let captured = self.shell_session.captured_output(call);
-            if let Some(data) = captured.as_ref().and_then(omitted_end) {
-                let event = shell_stream::Event::Stdout(ShellStreamStdout { data });
-                send_event(&replies, event).await;
-            }
-        }
+        let location = self.keep(&args.tool_call_id, recorder, &outcome).await;
         let event = match outcome {
             CommandOutcome::Exited(status) => {
                 // A command that was killed by a signal has no exit code.

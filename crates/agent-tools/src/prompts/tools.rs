@@ -24,11 +24,6 @@ pub(crate) const STDIN_NOT_READ: &str = "the command does not read its input";
 pub(crate) const STDIN_CANCELLED: &str = "the input was cancelled";
 pub(crate) const OUTPUT_NOT_STORED: &str = "The rest was not kept";
 
-/// Precedes the end of an output of which only the beginning was sent.
-pub(crate) fn output_omitted(file: &str) -> String {
-    format!("\n[part of the output is left out here; all of it is in {file}]\n")
-}
-
 pub(crate) const ENCODING_CANNOT_HOLD_TEXT: &str = "the file is neither UTF-8 nor UTF-16 and its \
      encoding does not have all these letters; nothing was written. Convert the file with a \
      command first, e.g. iconv";
@@ -174,7 +169,6 @@ mod tests {
             file_too_large(9, 8),
             too_many_commands(64),
             OUTPUT_NOT_STORED.into(),
-            output_omitted("/tmp/a.txt"),
             STDIN_NOT_READ.into(),
             STDIN_CANCELLED.into(),
             GIT_TIMEOUT.into(),

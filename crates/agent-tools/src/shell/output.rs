@@ -61,15 +61,9 @@ impl Utf8Chunks {
 #[derive(Debug, Default)]
 pub(crate) struct OutputLimit {
     units: usize,
-    is_cut: bool,
 }
 
 impl OutputLimit {
-    /// Returns whether something did not fit.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.is_cut
-    }
-
     /// Returns as much of a piece as still fits.
     pub(crate) fn fit(&mut self, text: String) -> String {
         let room = MAX_UNITS - self.units;
@@ -80,7 +74,6 @@ impl OutputLimit {
         let mut fitting = String::new();
         for letter in text.chars() {
             if self.units + letter.len_utf16() > MAX_UNITS {
-                self.is_cut = true;
                 break;
             }
             self.units += letter.len_utf16();
