@@ -13,6 +13,7 @@ mod answer_tracking;
 mod bounded_retries;
 mod bridge_debug_log;
 mod bridge_rules;
+mod bug_reports;
 mod call_batches;
 mod cancelled_turns;
 mod challenge_pages;

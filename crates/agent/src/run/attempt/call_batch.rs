@@ -20,7 +20,7 @@ use cursor_proto::agent::v1::{ToolCall, ToolCallStartedUpdate, tool_call};
 /// only the time in which a busy machine passes them on.
 const QUIET: Duration = Duration::from_millis(10);
 /// How long a batch waits for calls that were announced.
-const MAX_WAIT: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(2);
 /// The most announced calls that are remembered.
 const MAX_ANNOUNCED: usize = 256;
 
