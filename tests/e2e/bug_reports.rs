@@ -39,6 +39,7 @@ fn the_last_error_is_reported_and_a_bundle_contains_no_text_of_the_user() {
     let page = String::from_utf8(doctor(folder, &[]).stdout).unwrap();
     assert!(!page.contains("last error"), "{page}");
     let steps = Steps::new()
+        .context()
         .text(ANSWER)
         .step(json!({"exec": {"readArgs": {"path": "$WS/a.txt", "toolCallId": "r"}}}))
         .step(json!({"end": {"code": "permission_denied", "message": QUOTED}}))
