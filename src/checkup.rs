@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::account_checkup;
 use crate::config::Config;
+use crate::last_error;
 use crate::telemetry::log_file::LogDestination;
 use cursor_client::account::CredentialSource;
 use cursor_client::endpoint::{Endpoints, UrlSource};
@@ -46,6 +47,11 @@ impl Finding {
         }
     }
 
+    /// Returns whether it quotes a text that may be the user's.
+    pub(crate) fn is_private(&self) -> bool {
+        self.text.starts_with(last_error::PREFIX)
+    }
+
     pub(crate) fn problem(text: impl Into<String>) -> Self {
         Self {
             severity: Severity::Problem,
@@ -72,6 +78,8 @@ pub(crate) fn check(
     let warnings = config.warnings.iter();
     findings.extend(warnings.map(|warning| Finding::warning(warning.to_string())));
     findings.extend(state(config.state_dir.as_deref()));
+    let last_error = config.state_dir.as_deref().and_then(last_error::read);
+    findings.extend(last_error.map(|error| error.finding()));
     findings.push(match &config.debug_log {
         LogDestination::Off => {
             Finding::ok("debug log: off (PI_CURSOR_PROVIDER_DEBUG=1 turns it on)")

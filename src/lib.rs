@@ -12,6 +12,7 @@ pub mod config;
 mod file_limit;
 pub mod gateway;
 mod image_url;
+mod last_error;
 mod model_resolver;
 pub mod rpc;
 mod session_options;

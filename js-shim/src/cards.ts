@@ -13,6 +13,8 @@ export type Cards = { names(): string[]; display(id: string, call: Call): Call }
 /** Ids of calls that Cursor made and pi only displays. */
 const RECORDED = "cursor-replay-";
 const NEUTRAL = "cursor";
+/** Names of cards in sessions of an older extension. They are drawn and never executed. */
+const LEGACY = /"name":"(cursor_\w+)"/g;
 /** pi leaves these off by default; Cursor's agent searches with their counterparts. */
 const SEARCH = ["grep", "find", "ls"];
 /** What changes something has neutral cards only: a permission gate would take the name for a call. */
@@ -31,6 +33,26 @@ export function registerCards(pi: ExtensionAPI, sidecar: Sidecar): Cards {
     const result = await sidecar.call("replay/result", { sessionId, callId });
     if (result.isError) failed.add(callId);
     return result as unknown as ReturnType<Tool["execute"]>;
+  };
+  /** Returns the older names that a branch contains, and whether it has cards of ours. */
+  const cardsIn = (ctx: ExtensionContext) => {
+    const legacy = new Set<string>();
+    let recorded = false;
+    for (const entry of ctx.sessionManager.getBranch()) {
+      const text = JSON.stringify(entry);
+      recorded ||= text.includes(RECORDED);
+      for (const [, name] of text.matchAll(LEGACY)) if (name) legacy.add(name);
+    }
+    legacy.delete(sidecar.about?.question?.name ?? "");
+    return { legacy, recorded };
+  };
+  const drawLegacy = async (ctx: ExtensionContext, names: Set<string>) => {
+    for (const { name } of pi.getAllTools()) names.delete(name);
+    if (!names.size) return;
+    const active = pi.getActiveTools();
+    const drawn = await neutral(await piTools(ctx));
+    for (const name of names) pi.registerTool({ ...drawn, name });
+    pi.setActiveTools(active);
   };
   const wrap = async (ctx: ExtensionContext) => {
     if (!sidecar.about?.cards) return;
@@ -65,9 +87,10 @@ export function registerCards(pi: ExtensionAPI, sidecar: Sidecar): Cards {
   pi.on("tool_result", ({ toolCallId }) => (failed.delete(toolCallId) ? { isError: true } : {}));
   pi.on("session_start", async (_, ctx) => {
     const cursor = ctx.model?.provider === "cursor";
-    const seen = (entry: object) => JSON.stringify(entry).includes(RECORDED);
+    const { legacy, recorded } = cardsIn(ctx);
+    await drawLegacy(ctx, legacy).catch(() => {});
     // Old cards are drawn whichever model answers now.
-    if (cursor || ctx.sessionManager.getBranch().some(seen)) await sync(ctx, true);
+    if (cursor || recorded) await sync(ctx, true);
     await sync(ctx, cursor);
   });
   pi.on("model_select", ({ model }, ctx) => sync(ctx, model.provider === "cursor"));
@@ -123,7 +146,7 @@ async function neutral(own: Tool[]): Promise<Tool> {
     renderCall(args, theme, row) {
       const tool = drawer(args);
       if (tool?.renderCall) return tool.renderCall(Object(args).hostArguments, theme, frozen(row));
-      const { activityTitle = "Cursor activity", activitySummary = "" } = Object(args);
+      const { activityTitle = "Cursor activity", path = "", activitySummary = path } = Object(args);
       const title = theme.fg("toolTitle", theme.bold(activityTitle));
       return new Text(`${title} ${theme.fg("accent", activitySummary)}`, 0, 0);
     },

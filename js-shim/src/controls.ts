@@ -4,15 +4,21 @@ import type { ModelRow, SavedChoices, SessionCommandResult } from "./protocol.ts
 import type { Sidecar } from "./sidecar.ts";
 
 const SESSION_ENTRY = "cursor-sidecar";
+/** Entries of an older extension with the speed of a session. */
+const OLDER_ENTRY = "cursor-fast-state";
 type Use = (rows: ModelRow[]) => void;
 
 /** Returns what pi stores for the sidecar: its flags, and our latest entry in this branch. */
 export function saved(pi: ExtensionAPI, sidecar: Sidecar, ctx: ExtensionContext): SavedChoices {
   const flags = sidecar.about?.flags.map(({ name }) => [name, pi.getFlag(name)]) ?? [];
-  const ours = ctx.sessionManager
-    .getBranch()
-    .filter((entry) => entry.type === "custom" && entry.customType === SESSION_ENTRY);
-  return { flags: Object.fromEntries(flags), entry: (ours.at(-1) as { data?: unknown })?.data };
+  const latest = (type: string) => {
+    const entries = ctx.sessionManager.getBranch();
+    const found = entries.filter((it) => it.type === "custom" && it.customType === type).at(-1);
+    return (found as { data?: unknown })?.data;
+  };
+  const older = latest(OLDER_ENTRY);
+  const entry = latest(SESSION_ENTRY) ?? (older === undefined ? undefined : { older });
+  return { flags: Object.fromEntries(flags), entry };
 }
 
 /** Registers the commands and flags of the sidecar, and updates the status line. */

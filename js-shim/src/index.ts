@@ -88,6 +88,12 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
   pi.on("agent_end", (_, ctx) => sessions.get(idOf(ctx))?.release?.());
   pi.on("session_shutdown", async ({ reason }, ctx) => {
     const sessionId = idOf(ctx);
+    const failure = sessions.get(sessionId)?.failure;
+    // pi drops an overflow in order to compact, and `pi -p` prints nothing if it could not.
+    if (!ctx.hasUI && failure?.startsWith("context_length_exceeded")) {
+      console.error(failure);
+      process.exitCode = 1;
+    }
     sidecar.onLog = () => {}; // the screen goes with the session
     // A running sidecar is kept; one that failed too often may be started again.
     if (reason === "reload") return sidecar.ready ? undefined : sidecar.stop();

@@ -7,9 +7,10 @@ import type { Sidecar } from "./sidecar.ts";
 
 /** Since pi 0.86 the prompt and the tools are messages; before, they were separate fields. */
 type Context = Pick<TurnStartParams, "messages" | "tools"> & { systemPrompt?: string };
-/** An open session of pi. `release` stops listening for an abort while pi executes tools. */
+/** An open session of pi. `release` stops listening for an abort while pi executes tools; `failure`
+ * is the error of the last turn. */
 export type Session = { params: SessionParams; kept: () => SavedChoices } & Effects;
-type Effects = { showWait: (text?: string) => void; release?: () => void };
+type Effects = { showWait: (text?: string) => void; release?: () => void; failure?: string };
 type SessionParams = Pick<TurnStartParams, "sessionId" | "workspace" | "keep" | "projectTrusted">;
 export type Sessions = Map<string, Session>;
 export const ZERO = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 };
@@ -122,6 +123,7 @@ export function streamTurn(
     });
     const result = await sidecar.call("turn/start", { ...(replaced ?? payload), turnId, apiKey });
     answer.end(result);
+    if (session) session.failure = result.errorMessage ?? undefined;
     // pi executes the tools now; only this signal reports that the user aborts them.
     if (result.stopReason === "toolUse" && session) session.release = release;
     else release();

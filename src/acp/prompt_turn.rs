@@ -20,6 +20,7 @@ use super::permissions::{RememberedPermissions, new_call};
 use super::session_models::{LEVELS, SessionModeChoice};
 use super::tool_call_display::{ToolCallView, plan};
 use super::{AcpError, AcpState, Connection};
+use crate::last_error;
 use crate::model_resolver::{ModelRequest, ResolvedModel, catalog_client};
 use agent::catalog::SpeedPreferences;
 use agent::run::{Backend, Mode};
@@ -147,7 +148,11 @@ impl RunningPrompt<'_> {
                     return Ok(StopReason::EndTurn);
                 }
                 Stop::Aborted => return Ok(StopReason::Cancelled),
-                Stop::Failed(text) => return Err(failure(&result.cause, &text)),
+                Stop::Failed(text) => {
+                    let state_dir = state.config.state_dir.as_deref();
+                    last_error::record(state_dir, "acp", &text).await;
+                    return Err(failure(&result.cause, &text));
+                }
                 Stop::ToolUse => {}
             }
             let follows = self.finish_calls(calls, record).await;

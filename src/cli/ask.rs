@@ -9,8 +9,10 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::for_stdout;
+use super::markdown::Markdown;
 use super::waiting::Waiting;
 use crate::config::Config;
+use crate::last_error;
 use crate::model_resolver::{AUTO, ModelRequest, ModelResolver, catalog_client};
 use agent::catalog::{LevelRange, SpeedPreferences, ThinkingLevel, UnknownModel};
 use agent::run::{
@@ -212,6 +214,9 @@ impl AskCommand {
             },
         );
         let printed = self.print(handle, config).await;
+        if let Err(AskCommandError::Run(error)) = &printed {
+            last_error::record(config.state_dir.as_deref(), "ask", error).await;
+        }
         library.close();
         printed
     }
@@ -248,6 +253,9 @@ impl AskCommand {
     async fn print(&self, mut handle: Handle, config: &Config) -> Result<(), AskCommandError> {
         let mut out = std::io::stdout();
         let is_terminal = out.is_terminal();
+        let terminal = &config.terminal;
+        let is_styled = is_terminal && !terminal.no_color && !terminal.is_dumb;
+        let mut markdown = is_styled.then(Markdown::default);
         let mut waiting = Waiting::new(is_terminal && !self.json, &config.terminal);
         loop {
             let event = tokio::select! {
@@ -272,10 +280,11 @@ impl AskCommand {
                 waiting.thinking(&clean(text));
             } else if let RunEvent::Text(text) = &event {
                 waiting.end();
-                let text = if is_terminal {
-                    clean(text)
-                } else {
-                    text.into()
+                let text = match &mut markdown {
+                    Some(markdown) => markdown.format(&clean(text)).into(),
+                    None if is_terminal => clean(text),
+                    // A pipe gets the text as it is.
+                    None => text.into(),
                 };
                 out.write_all(text.as_bytes())?;
                 out.flush()?;
@@ -288,7 +297,8 @@ impl AskCommand {
                 RunEvent::Ended(Ended { outcome, .. }) => {
                     waiting.end();
                     if !self.json {
-                        writeln!(out)?;
+                        let rest = markdown.as_mut().map(Markdown::end).unwrap_or_default();
+                        writeln!(out, "{rest}")?;
                     }
                     return match outcome {
                         Outcome::Finished => Ok(()),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 
-use super::for_stdout;
+use super::{bundle, for_stdout};
 use crate::account_checkup;
 use crate::checkup::{self, Finding, Severity};
 use crate::config::{Config, EffectiveValue, TerminalOptions, ValueSource};
@@ -43,6 +43,10 @@ pub struct DoctorCommand {
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
+    /// Write one file for a bug report: versions, findings, settings and the newest debug log,
+    /// without prompts, secrets and file contents.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["file", "last"])]
+    bundle: Option<Option<PathBuf>>,
 }
 
 /// Why the command failed.
@@ -62,6 +66,14 @@ pub enum DoctorError {
     /// No home directory, so no state folder.
     #[error("{}", checkup::NO_STATE)]
     NoState,
+    /// The file for a bug report cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Bundle {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
     /// Standard output is closed.
     #[error("{0}")]
     Io(#[from] std::io::Error),
@@ -130,6 +142,19 @@ impl DoctorCommand {
             .map(|(setting, value)| (setting.name, value))
             .collect();
         let shown = &logs[..logs.len().min(LOGS_SHOWN)];
+        if let Some(file) = &self.bundle {
+            let shared = findings.iter().filter(|finding| !finding.is_private());
+            let shared: Vec<Finding> = shared.cloned().collect();
+            let report = as_json(&shared, &settings, &[], &drift);
+            let path = bundle::write(file.as_deref(), config, report)
+                .map_err(|(path, source)| DoctorError::Bundle { path, source })?;
+            writeln!(
+                std::io::stdout(),
+                "written: {}\nRead it, then attach it to the report of the bug.",
+                clean(&path.display().to_string())
+            )?;
+            return Ok(());
+        }
         let page = if self.json {
             let json = as_json(&findings, &settings, shown, &drift);
             format!("{:#}\n", for_stdout(json))

@@ -7,8 +7,10 @@ use serde_json::Value as Json;
 use foundation::terminal_text::clean_json;
 
 mod ask;
+mod bundle;
 mod doctor;
 mod login;
+mod markdown;
 mod models;
 mod schema;
 mod trust;

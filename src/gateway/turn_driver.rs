@@ -20,6 +20,7 @@ use super::models::PROFILE;
 use super::router::GatewayState;
 use super::session_key;
 use super::status::{TurnOrigin, TurnOutcome, TurnReport};
+use crate::last_error;
 use crate::model_resolver::{ModelRequest, ResolvedModel, catalog_client};
 use agent::catalog::SpeedPreferences;
 use agent::conversation::transcript::Transcript;
@@ -246,7 +247,13 @@ impl GatewayTurnContext {
     /// Sends the error of a turn that was not run.
     async fn fail(&self, error: ApiError) {
         self.report.end(TurnOutcome::Failed(error.summary()));
+        self.record(&error).await;
         self.send(TurnUpdate::End(Err(error))).await;
+    }
+
+    async fn record(&self, error: &ApiError) {
+        let state_dir = self.state.config.state_dir.as_deref();
+        last_error::record(state_dir, "gateway", &error.summary()).await;
     }
 
     /// Sends the end. A run that waits for calls which did not reach the client is released.
@@ -262,6 +269,9 @@ impl GatewayTurnContext {
         };
         // Before the client can send its next request.
         self.report.end(outcome);
+        if let Err(error) = &end {
+            self.record(error).await;
+        }
         let sent = self.updates.send(TurnUpdate::End(end)).await;
         if is_waiting && (sent.is_err() || ticket.cancel_token().is_cancelled()) {
             self.report.release();

@@ -23,6 +23,7 @@ use super::user_choices::{UnknownMode, UserChoices};
 use super::wait_clock::WaitClock;
 use crate::backends::Backends;
 use crate::config::Config;
+use crate::last_error;
 use crate::model_resolver::ResolvedModel;
 use crate::session_options::session_options;
 use agent::catalog::Speed;
@@ -134,6 +135,13 @@ impl Turns {
         let started = Instant::now();
         let mut stats = EventStats::default();
         let result = self.run(params, context, &mut stats).await;
+        if let Ok(TurnStartResult {
+            error_message: Some(error),
+            ..
+        }) = &result
+        {
+            last_error::record(self.config.state_dir.as_deref(), "rpc", error).await;
+        }
         let ms = started.elapsed().as_millis() as u64;
         match &result {
             Ok(result) => tracing::debug!(

@@ -71,6 +71,22 @@ impl TurnMode {
     }
 }
 
+/// Returns the speeds in an entry of the older extension, by model: it has them by model, below
+/// `fast` or not, or one for the model that it names.
+fn older_speeds(entry: &Json) -> Json {
+    if let Some(fast) = entry["fast"].as_bool() {
+        let names = ["baseModelId", "base", "modelId", "model"];
+        let base = names.into_iter().find_map(|name| entry[name].as_str());
+        let base = base.map(|id| id.trim_start_matches("cursor/"));
+        let base = base.and_then(|id| id.split('@').next());
+        return base.map_or(Json::Null, |base| json!({base: fast}));
+    }
+    match &entry["fast"] {
+        Json::Object(_) => entry["fast"].clone(),
+        _ => entry.clone(),
+    }
+}
+
 impl UserChoices {
     /// Reads the state a host keeps for us. An entry may come from another version: invalid parts
     /// are ignored.
@@ -85,7 +101,11 @@ impl UserChoices {
             (false, true) => Some(Speed::Fast),
             (false, false) => None,
         };
-        let fast = kept.entry["fast"].as_object().into_iter().flatten();
+        let fast = match &kept.entry["older"] {
+            Json::Null => kept.entry["fast"].clone(),
+            older => older_speeds(older),
+        };
+        let fast = fast.as_object().into_iter().flatten();
         let session = fast.filter_map(|(base, on)| {
             let speed = Speed::from_switch(on.as_bool()?);
             Some((base.clone(), speed))
@@ -138,6 +158,19 @@ mod tests {
 
     fn read(flags: Json, entry: Json) -> UserChoices {
         UserChoices::read(&serde_json::from_value(json!({"flags": flags, "entry": entry})).unwrap())
+    }
+
+    #[test]
+    fn the_speed_of_an_older_extension_is_read() {
+        let session = |older: Json| read(json!({}), json!({"older": older})).wishes.session;
+        let fast = |base: &str| [(base.to_owned(), Speed::Fast)].into();
+        assert_eq!(session(json!({"fast": {"gpt-5.5": true}})), fast("gpt-5.5"));
+        assert_eq!(session(json!({"gpt-5.5": true})), fast("gpt-5.5"));
+        let of_model = json!({"fast": true, "modelId": "cursor/gpt-5.5@1m"});
+        assert_eq!(session(of_model), fast("gpt-5.5"));
+        for unknown in [json!({"fast": true}), json!(7), json!({"enabled": "yes"})] {
+            assert_eq!(session(unknown), Default::default());
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use test_support::in_process::opened;
 use test_support::rpc_session::{RpcSession, TurnOutcome, tool};
-use test_support::scenario::{Steps, playing};
+use test_support::scenario::{END, Steps, playing};
 use test_support::simulator::{Simulator, Transport};
 
 /// A host whose server sends everything in one chunk and then stalls.
@@ -64,4 +64,61 @@ fn text_between_calls_separates_them() {
     let outcome = session.turn();
     assert_eq!(outcome.text, "Between. ");
     assert_eq!(offered(&outcome), ["c"]);
+}
+
+/// Cursor announces calls before it requests them. Those that are requested later than others are
+/// waited for, so that all are in one answer however busy the machine is.
+#[test]
+fn announced_calls_are_offered_in_one_answer() {
+    let announced = |name: &str, id: &str| {
+        let tool = format!("pi__{name}");
+        let args = json!({"name": tool, "providerIdentifier": "pi", "toolName": tool,
+            "toolCallId": id});
+        json!({"update": {"toolCallStarted": {"callId": id,
+            "toolCall": {"mcpToolCall": {"args": args}}}}})
+    };
+    // The ids of the calls that `opened` requests are their names.
+    let steps = Steps::new()
+        .step(announced("a", "a"))
+        .step(announced("b", "b"))
+        .step(announced("c", "c"))
+        .then(call("a"))
+        .step(json!({"delay_ms": 100}))
+        .then(call("b"))
+        .step(json!({"delay_ms": 100}))
+        .then(call("c"))
+        .wait_for(&["a", "b", "c"])
+        .text("Done.")
+        .then(END)
+        .build();
+    let simulator = playing(Transport::H2c, &steps);
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("a"), tool("b"), tool("c")];
+    let outcome = session.prompt("go");
+    assert_eq!(offered(&outcome), ["a", "b", "c"]);
+    for call in &outcome.calls {
+        session.result(call, json!([{"type": "text", "text": "done"}]));
+    }
+    assert_eq!(session.turn().text, "Done.");
+}
+
+/// A call that was announced and is never requested delays the others for a bounded time.
+#[test]
+fn a_call_that_is_never_requested_does_not_hold_back_the_others() {
+    let args = json!({"name": "pi__b", "providerIdentifier": "pi", "toolName": "pi__b"});
+    let steps = Steps::new()
+        .step(json!({"update": {"toolCallStarted": {"callId": "b",
+            "toolCall": {"mcpToolCall": {"args": args}}}}}))
+        .then(call("a"))
+        .wait_for(&["a"])
+        .text("Done.")
+        .then(END)
+        .build();
+    let simulator = playing(Transport::H2c, &steps);
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("a"), tool("b")];
+    let outcome = session.prompt("go");
+    assert_eq!(offered(&outcome), ["a"]);
+    session.result(&outcome.calls[0], json!([{"type": "text", "text": "done"}]));
+    assert_eq!(session.turn().text, "Done.");
 }

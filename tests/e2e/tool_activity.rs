@@ -292,6 +292,68 @@ fn no_card_touches_a_file_or_starts_a_process() {
     assert_ne!(started(pi.host.id()), before);
 }
 
+/// Cursor's report of a command may have no output; the card shows what was captured here, the end
+/// of it if it is long, and names a private file with all of it.
+#[test]
+fn a_card_of_a_command_shows_what_was_captured() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let run = |id: &str, command: &str, result: &Json| {
+        let args = json!({"command": command, "toolCallId": id});
+        let exec = json!({"command": command, "toolCallId": id, "timeout": 60000});
+        let call = json!({"shellToolCall": {"args": args, "result": result}});
+        let update =
+            |kind: &str, call: &Json| json!({"update": {kind: {"callId": id, "toolCall": call}}});
+        Steps::new()
+            .step(update(
+                "toolCallStarted",
+                &json!({"shellToolCall": {"args": args}}),
+            ))
+            .step(json!({"exec": {"shellStreamArgs": exec}}))
+            .step(update("toolCallCompleted", &call))
+            .build()
+    };
+    let nothing = json!({"success": {"command": "c"}});
+    let some = json!({"success": {"command": "c", "stdout": "1\n2\n3\n"}});
+    let steps = Steps::new()
+        .then(run("short", "echo out; echo err >&2; exit 3", &nothing))
+        .then(run("long", "seq 1 300000", &some))
+        .text("ok")
+        .then(END)
+        .build();
+    let simulator = playing(Transport::Http1, &steps);
+    let mut pi = Pi::new(&simulator, "cards");
+    let folder = tempfile::tempdir().unwrap();
+    pi.workspace = folder.path().to_str().unwrap().into();
+    let mut turn = pi.says("go");
+    let mut results = Vec::new();
+    while turn.stop == "toolUse" {
+        results.extend(pi.executes(&turn.calls));
+        turn = pi.turn();
+    }
+    let [short, long] = &results[..] else {
+        panic!("{results:?}");
+    };
+    assert!(
+        text(short).contains("out") && text(short).contains("err"),
+        "{short}"
+    );
+    assert!(text(short).ends_with("Command exited with code 3") && short["isError"] == true);
+    assert!(
+        text(long).contains("\n299999\n300000\n\n[Showing lines "),
+        "{long}"
+    );
+    assert!(
+        !text(long).contains("\n1000\n"),
+        "the beginning is left out"
+    );
+    let file = long["details"]["fullOutputPath"].as_str().unwrap();
+    assert!(text(long).contains(file));
+    let all = std::fs::read_to_string(file).unwrap();
+    assert!(all.starts_with("1\n2\n") && all.ends_with("\n300000\n"));
+    let mode = std::fs::metadata(file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
 #[test]
 fn a_follow_up_after_cards_resumes_from_the_checkpoint() {
     let read = |id: &str| {

@@ -11,6 +11,7 @@ crate::on_every_pi!(
     json_mode_prints_every_event,
     the_system_prompt_reaches_cursor,
     an_error_is_printed_to_stderr,
+    an_overflow_is_printed_to_stderr,
     the_models_are_listed_without_a_key,
 );
 
@@ -74,6 +75,20 @@ steps = [ { end = { code = "permission_denied", message = "This model is not for
     let ran = pi_env.print("hi");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
     assert!(ran.stderr.contains("This model is not for you"), "{ran:?}");
+    pi_env.no_sidecar_is_left();
+}
+
+/// There is nothing to summarise, so pi cannot shorten the conversation and try again.
+fn an_overflow_is_printed_to_stderr(version: PiVersion) {
+    let overflow = r#"
+name = "overflow"
+[[run]]
+steps = [ { end = { code = "invalid_argument", message = "Error", error = "ERROR_CONVERSATION_TOO_LONG", title = "Too long", detail = "Shorten it.", retryable = false } } ]
+"#;
+    let pi_env = PiEnv::playing(version, overflow);
+    let ran = pi_env.print("hi");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+    assert!(ran.stderr.contains("Too long. Shorten it."), "{ran:?}");
     pi_env.no_sidecar_is_left();
 }
 

@@ -10,9 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::io_errors;
 use crate::shell::background_log::LogHeader;
+use crate::shell::captured_output::OutputRecorder;
 use crate::shell::command_policy::{CommandDenied, no_sandbox};
 use crate::shell::foreground::{CommandOutcome, CommandSpec, Foreground, OutputSink};
-use crate::shell::output::{OutputLimit, OutputSpill, Stream};
+use crate::shell::output::{OutputLimit, Stream};
 use crate::shell::pipes::Pipes;
 use crate::shell::process_group::{self, StdinMode, TooManyCommands};
 use crate::shell::session::ShellSession;
@@ -60,7 +61,7 @@ struct CollectedOutput {
 /// Collects the output of a command for one result.
 struct CollectSink {
     dialect: Dialect,
-    spill: OutputSpill,
+    recorder: OutputRecorder,
     collected: CollectedOutput,
     limits: [OutputLimit; 3],
 }
@@ -70,47 +71,39 @@ impl OutputSink for CollectSink {
         if self.dialect == Dialect::Interleaved {
             self.collected.interleaved += &self.limits[2].fit(text.clone());
         }
+        self.recorder.push(&text, &bytes).await;
         let fitting = self.limits[stream as usize].fit(text);
         match stream {
             Stream::Out => self.collected.stdout += &fitting,
             Stream::Error => self.collected.stderr += &fitting,
         }
-        log_failure(self.spill.push(&bytes).await);
     }
 }
 
 /// Sends the output of a command as it is printed.
 struct StreamSink {
     replies: ReplySender,
-    spill: OutputSpill,
+    recorder: OutputRecorder,
     limits: [OutputLimit; 2],
 }
 
-impl StreamSink {
-    async fn send_event(&self, event: shell_stream::Event) {
-        let event = Some(event);
-        let reply = ExecReply::ShellStream(ShellStream { event });
-        self.replies.send(reply).await;
-    }
+async fn send_event(replies: &ReplySender, event: shell_stream::Event) {
+    let event = Some(event);
+    let reply = ExecReply::ShellStream(ShellStream { event });
+    replies.send(reply).await;
 }
 
 impl OutputSink for StreamSink {
     async fn write(&mut self, stream: Stream, text: String, bytes: Vec<u8>) {
-        log_failure(self.spill.push(&bytes).await);
+        self.recorder.push(&text, &bytes).await;
         let data = self.limits[stream as usize].fit(text);
         if !data.is_empty() {
-            self.send_event(match stream {
+            let event = match stream {
                 Stream::Out => shell_stream::Event::Stdout(ShellStreamStdout { data }),
                 Stream::Error => shell_stream::Event::Stderr(ShellStreamStderr { data }),
-            })
-            .await;
+            };
+            send_event(&self.replies, event).await;
         }
-    }
-}
-
-fn log_failure(written: io::Result<()>) {
-    if let Err(error) = written {
-        tracing::warn!(%error, "could not write long output to its file");
     }
 }
 
@@ -136,10 +129,26 @@ impl ShellHandler {
         }
     }
 
-    fn spill(&self, args: &ShellArgs) -> OutputSpill {
-        let file = self.shell_session.output_file().unwrap_or_default();
-        let threshold = args.file_output_threshold_bytes.filter(|bytes| *bytes > 0);
-        OutputSpill::new(threshold.filter(|_| file.is_absolute()), file)
+    fn recorder(&self, args: &ShellArgs) -> OutputRecorder {
+        let file = self.shell_session.output_file().ok();
+        OutputRecorder::new(args.file_output_threshold_bytes, file)
+    }
+
+    /// Keeps what a command printed for its card. Returns the location of the file if the request
+    /// wants to know it.
+    async fn keep(
+        &self,
+        call: &str,
+        recorder: OutputRecorder,
+        outcome: &CommandOutcome,
+    ) -> Option<OutputLocation> {
+        let exit_code = match outcome {
+            CommandOutcome::Exited(status) => status.code(),
+            CommandOutcome::Ended(_) | CommandOutcome::Background { .. } => None,
+        };
+        let (captured, location) = recorder.finish(exit_code).await;
+        self.shell_session.keep_output(call, captured).await;
+        location
     }
 
     /// Runs a command and returns its complete result.
@@ -184,13 +193,14 @@ impl ShellHandler {
         };
         let mut collect = CollectSink {
             dialect,
-            spill: self.spill(&args),
+            recorder: self.recorder(&args),
             collected: CollectedOutput::default(),
             limits: Default::default(),
         };
         let outcome = command.run(&abort, &mut collect).await;
         let mut collected = collect.collected;
-        collected.location = collect.spill.location().await;
+        let call = &args.tool_call_id;
+        collected.location = self.keep(call, collect.recorder, &outcome).await;
         if collected.location.is_some() {
             collected.stdout.clear();
             collected.stderr.clear();
@@ -218,20 +228,20 @@ impl ShellHandler {
         let (folder, working_directory) = self.folder(&args.working_directory);
         let mut sink = StreamSink {
             replies,
-            spill: self.spill(&args),
+            recorder: self.recorder(&args),
             limits: Default::default(),
         };
         if let Some(forbidden) = CommandDenied::of(&args).await {
             let with_policy = !args.skip_approval;
             for event in forbidden.stream_events(args.command, working_directory, with_policy) {
-                sink.send_event(event).await;
+                send_event(&sink.replies, event).await;
             }
             return;
         }
         let start = ShellStreamStart {
             sandbox_policy: (!args.skip_approval).then(no_sandbox),
         };
-        sink.send_event(shell_stream::Event::Start(start)).await;
+        send_event(&sink.replies, shell_stream::Event::Start(start)).await;
         let started = Instant::now();
         let timeout = args.timeout.max(0);
         let spec = CommandSpec::of(&args, folder, self.scope(&args.admin_command_denylist));
@@ -240,14 +250,16 @@ impl ShellHandler {
             Err(error) => {
                 let data = format!("{} ({})\n", spawn_error_text(&error), working_directory);
                 let event = shell_stream::Event::Stderr(ShellStreamStderr { data });
-                sink.send_event(event).await;
-                sink.send_event(self.exit(u32::MAX, None, None, started))
-                    .await;
+                send_event(&sink.replies, event).await;
+                send_event(&sink.replies, self.exit(u32::MAX, None, None, started)).await;
                 return;
             }
         };
         let outcome = command.run(&abort, &mut sink).await;
-        let location = sink.spill.location().await;
+        let StreamSink {
+            replies, recorder, ..
+        } = sink;
+        let location = self.keep(&args.tool_call_id, recorder, &outcome).await;
         let event = match outcome {
             CommandOutcome::Exited(status) => {
                 // A command that was killed by a signal has no exit code.
@@ -275,7 +287,7 @@ impl ShellHandler {
                 })
             }
         };
-        sink.send_event(event).await;
+        send_event(&replies, event).await;
     }
 
     fn exit(

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tokio::fs::File;
+use tokio::fs::{File, OpenOptions};
 use tokio::io::AsyncWriteExt as _;
 
 use cursor_proto::agent::v1::OutputLocation;
@@ -127,10 +127,14 @@ impl OutputSpill {
         }
         self.held.extend_from_slice(bytes);
         if self.bytes > threshold || self.lines > self.most_lines {
-            let mut file = File::create(&self.path).await?;
-            file.write_all(&self.held).await?;
-            self.held = Vec::new();
-            self.file = Some(file);
+            let held = std::mem::take(&mut self.held);
+            // If the file cannot be written, nothing more is held for it.
+            self.threshold = None;
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o600);
+            let mut file = options.open(&self.path).await?;
+            file.write_all(&held).await?;
+            (self.file, self.threshold) = (Some(file), Some(threshold));
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use uuid::Uuid;
 use tokio_util::sync::CancellationToken;
 
 use super::background_log::{self, LogHeader};
+use super::captured_output::{CapturedOutput, CapturedOutputs};
 use super::pipes::Pipes;
 use super::process_group::{ProcessGroup, RunningCommand};
 use super::reaper::ChildReaper;
@@ -49,6 +50,7 @@ struct SessionState {
     front: HashMap<String, mpsc::Sender<oneshot::Sender<Backgrounded>>>,
     /// Tasks that keep the processes which finished commands left running.
     leftover: Vec<AbortHandle>,
+    captured: CapturedOutputs,
 }
 
 #[derive(Debug)]
@@ -141,6 +143,21 @@ impl ShellSession {
     pub(crate) fn output_file(&self) -> io::Result<PathBuf> {
         let name = format!("{}.txt", Uuid::new_v4());
         Ok(self.folder()?.join("agent-tools").join(name))
+    }
+
+    /// Keeps the output of a call for its card, and removes files of earlier calls that are too
+    /// many.
+    pub(crate) async fn keep_output(&self, call: &str, captured: CapturedOutput) {
+        let removed = self.lock().captured.keep(call, captured);
+        for file in removed {
+            // A file that is gone already need not be removed.
+            let _ = tokio::fs::remove_file(file).await;
+        }
+    }
+
+    /// Returns what the command of a call printed, if it ran here.
+    pub fn captured_output(&self, call: &str) -> Option<CapturedOutput> {
+        self.lock().captured.get(call)
     }
 
     /// Returns the state files of the next command, which continues from the last saved state.

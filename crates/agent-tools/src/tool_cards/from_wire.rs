@@ -8,8 +8,8 @@ mod value;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::Activity;
 use super::tool_names::{self, CursorTool};
+use super::{Activity, shell};
 use cursor_proto::agent::v1::ToolCall;
 use cursor_proto::to_json;
 use value::{plain_statuses, value_of};
@@ -132,7 +132,7 @@ fn normalized(kind: &str, args: Map<String, Json>, result: Option<Map<String, Js
     let tool = tool_names::normalize(name);
     match tool {
         CursorTool::Edit => return edit(args, outcome),
-        CursorTool::Shell => return shell(args, outcome),
+        CursorTool::Shell => return shell_activity(args, outcome),
         _ => {}
     }
     let args = match tool {
@@ -161,12 +161,18 @@ fn normalized(kind: &str, args: Map<String, Json>, result: Option<Map<String, Js
 
 /// Normalizes an edit. One that created the file becomes a write.
 fn edit(mut args: Map<String, Json>, outcome: Option<(String, Json)>) -> Activity {
+    let streamed = args
+        .remove("streamContent")
+        .and_then(|content| content.as_str().map(str::to_owned))
+        .filter(|content| !content.trim().is_empty());
     args.retain(|key, _| key == "path");
     let Some((variant, value)) = outcome else {
+        // What the model wrote is all that is known.
+        let result = streamed.map(|content| success(json!({"message": prefix(&content)})));
         return Activity {
             name: Some("edit".into()),
             arguments: args,
-            result: None,
+            result,
         };
     };
     if variant != "success" {
@@ -204,7 +210,7 @@ fn edit(mut args: Map<String, Json>, outcome: Option<(String, Json)>) -> Activit
     }
 }
 
-fn shell(args: Map<String, Json>, outcome: Option<(String, Json)>) -> Activity {
+fn shell_activity(args: Map<String, Json>, outcome: Option<(String, Json)>) -> Activity {
     let timeout = args
         .get("timeout")
         .filter(|timeout| timeout.as_i64() > Some(0));
@@ -242,6 +248,9 @@ fn printed(variant: &str, value: &Json) -> Json {
     if variant == "failure" && shown["exitCode"] == 0 {
         // Killed or not started: a failure even if the exit code is 0.
         shown["exitCode"] = 1.into();
+    }
+    if let Some(file) = value["outputLocation"]["filePath"].as_str() {
+        shown[shell::FILE] = file.into();
     }
     if let Some(took) = value["executionTime"].as_i64() {
         shown["executionTime"] = took.into();
@@ -331,5 +340,31 @@ fn truncate_strings(json: &mut Json) {
         Json::Array(items) => items.iter_mut().for_each(truncate_strings),
         Json::Object(fields) => fields.values_mut().for_each(truncate_strings),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cursor_proto::agent::v1::{EditArgs, EditToolCall, ToolCall, tool_call};
+
+    #[test]
+    fn an_edit_without_a_result_keeps_what_the_model_wrote() {
+        let edit = |content: Option<&str>| {
+            activity(&ToolCall {
+                tool: Some(tool_call::Tool::EditToolCall(EditToolCall {
+                    args: Some(EditArgs {
+                        path: "/w/a.rs".into(),
+                        stream_content: content.map(str::to_owned),
+                    }),
+                    result: None,
+                })),
+                ..ToolCall::default()
+            })
+        };
+        let written = edit(Some("fn main() {}"));
+        assert_eq!(written.name.as_deref(), Some("edit"));
+        assert_eq!(written.result.unwrap()["value"]["message"], "fn main() {}");
+        assert_eq!(edit(None).result, None);
     }
 }

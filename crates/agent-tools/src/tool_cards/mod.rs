@@ -31,6 +31,7 @@ use serde_json::{Map, Value as Json};
 pub use activity::Activity;
 pub use text::single_line;
 
+use crate::shell::CapturedOutput;
 use activity::{CallOutcome, redacted};
 use tool_names::CursorTool;
 
@@ -136,6 +137,13 @@ fn view<'a>(activity: &'a Activity, workspace: &Workspace<'a>) -> ActivityView<'
     }
 }
 
+/// Fills in what Cursor's report of a command leaves out with what was captured here.
+pub fn complete_command(activity: &mut Activity, captured: CapturedOutput) {
+    if tool(activity) == CursorTool::Shell {
+        shell::complete(activity, captured);
+    }
+}
+
 /// Returns the tool that an activity belongs to.
 pub fn tool(activity: &Activity) -> CursorTool {
     tool_names::resolve(activity.reported_name(), &activity.arguments)
@@ -160,7 +168,10 @@ pub fn card(activity: &Activity, workspace: &Workspace<'_>) -> Card {
 /// Adapts a card to what the renderers of the host expect.
 fn for_host_renderer(mut card: Card, view: &ActivityView<'_>, workspace: &Workspace<'_>) -> Card {
     match card.tool {
-        "bash" => card.details = shell::time(view),
+        "bash" => {
+            // The end may have a secret that the head did not.
+            card = redact_card(shell::with_tail(view, card), workspace);
+        }
         "ls" => {
             if let Some(listing) = files::listing(view) {
                 card.content = (workspace.redact)(&listing);

@@ -16,6 +16,7 @@ use super::request::TurnEvent;
 use crate::run::RunEvent;
 use agent_tools::bridge::Verdict;
 use agent_tools::policy::{NativeTool, ToolDecision, ToolDecisions};
+use agent_tools::shell::{CapturedOutput, ShellSession};
 use agent_tools::tool_cards;
 use agent_tools::tool_cards::activity_tracker::{ActivityTracker, DisplayItem};
 use agent_tools::tool_cards::tool_names::CursorTool;
@@ -165,6 +166,8 @@ pub(super) enum Shown {
 pub(super) struct ActivityDisplay {
     tracker: ActivityTracker,
     workspace: PathBuf,
+    /// Where commands of the session run.
+    shell_session: Arc<ShellSession>,
     /// Prefix of the ids of this run's cards.
     run: String,
     cards: u64,
@@ -191,6 +194,7 @@ impl ActivityDisplay {
         workspace: PathBuf,
         hosted: impl IntoIterator<Item = String>,
         decisions: ToolDecisions,
+        shell_session: &Arc<ShellSession>,
     ) -> Self {
         static RUNS: AtomicU64 = AtomicU64::new(1);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -199,6 +203,7 @@ impl ActivityDisplay {
         Self {
             tracker: ActivityTracker::new(hosted),
             workspace,
+            shell_session: Arc::clone(shell_session),
             run: format!("{CARD}{millis}-{run}-tool-"),
             cards: 0,
             open: Vec::new(),
@@ -234,8 +239,21 @@ impl ActivityDisplay {
             DisplayItem::OutputLine(line) | DisplayItem::Line(line) => {
                 Shown::Lines(vec![TurnEvent::Thinking(line)])
             }
-            DisplayItem::Completed(activity) => self.completed(&activity, surface),
+            DisplayItem::Completed(mut activity) => {
+                if let Some(captured) = self.captured(event) {
+                    tool_cards::complete_command(&mut activity, captured);
+                }
+                self.completed(&activity, surface)
+            }
         }
+    }
+
+    /// Returns what the command of a completed call printed, if it ran here.
+    fn captured(&self, event: &RunEvent) -> Option<CapturedOutput> {
+        let RunEvent::ToolCompleted(update) = event else {
+            return None;
+        };
+        self.shell_session.captured_output(&update.call_id)
     }
 
     fn completed(&mut self, activity: &Activity, surface: &Surface) -> Shown {
@@ -400,7 +418,15 @@ mod tests {
     #[test]
     fn results_are_dropped_with_their_run() {
         let recorded = Recorded::default();
-        let show = || ActivityDisplay::new(recorded.clone(), PathBuf::from("/w"), [], local());
+        let show = || {
+            ActivityDisplay::new(
+                recorded.clone(),
+                PathBuf::from("/w"),
+                [],
+                local(),
+                &Arc::default(),
+            )
+        };
         let card = |show: &mut ActivityDisplay| {
             let call =
                 json!({"name": "read", "args": {"path": "/w/a"}, "result": {"content": "A"}});
@@ -420,7 +446,13 @@ mod tests {
 
     #[test]
     fn cards_of_local_changes_do_not_look_like_calls_to_a_permission_gate() {
-        let mut show = ActivityDisplay::new(Recorded::default(), PathBuf::from("/w"), [], local());
+        let mut show = ActivityDisplay::new(
+            Recorded::default(),
+            PathBuf::from("/w"),
+            [],
+            local(),
+            &Arc::default(),
+        );
         let call = json!({"name": "shell", "args": {"command": "rm -rf a"}, "result": {}});
         let tools = Surface::Cards(vec!["bash".into(), "cursor".into()]);
         let Shown::Card(TurnEvent::ToolCall {
@@ -437,7 +469,13 @@ mod tests {
 
     #[test]
     fn activity_without_a_card_tool_is_shown_as_lines() {
-        let mut show = ActivityDisplay::new(Recorded::default(), PathBuf::from("/w"), [], local());
+        let mut show = ActivityDisplay::new(
+            Recorded::default(),
+            PathBuf::from("/w"),
+            [],
+            local(),
+            &Arc::default(),
+        );
         let call = json!({"name": "shell", "args": {"command": "ls"}, "result": {"stdout": "a"}});
         let tools = Surface::Cards(vec!["read".into()]);
         let Shown::Lines(lines) = show.completed(&Activity::from_json(&call), &tools) else {
@@ -449,8 +487,13 @@ mod tests {
     #[test]
     fn a_run_ends_with_the_part_of_its_plan_that_was_not_shown() {
         let ends = |answer: &[&str], plan: Option<&str>| {
-            let mut show =
-                ActivityDisplay::new(Recorded::default(), PathBuf::from("/w"), [], local());
+            let mut show = ActivityDisplay::new(
+                Recorded::default(),
+                PathBuf::from("/w"),
+                [],
+                local(),
+                &Arc::default(),
+            );
             answer.iter().for_each(|text| show.record_answer(text));
             show.plan = plan.map(str::to_owned);
             show.unshown_plan()

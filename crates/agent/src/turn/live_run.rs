@@ -4,6 +4,7 @@
 mod answer_rounds;
 mod host_calls;
 mod injection;
+mod repeated_request;
 mod resume;
 mod wait_display;
 
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 use self::answer_rounds::AnswerRounds;
 pub(super) use self::host_calls::PendingBatch;
 pub(super) use self::injection::user_texts;
+use self::repeated_request::ParkedAnswer;
 use self::wait_display::{WaitDisplay, send_wait};
 use super::activity_display::{ActivityDisplay, ends_cards};
 use super::conversation_slot::Conversation;
@@ -65,6 +67,8 @@ pub(super) struct LiveRun {
     open: Vec<HostCall>,
     /// Events for these calls that were not sent to the host yet.
     offering: Vec<TurnEvent>,
+    /// What the host was sent before the run was parked.
+    parked: ParkedAnswer,
     /// Events that arrived while the host was away.
     waiting: VecDeque<RunEvent>,
     /// Bytes of the events that were queued since the host went away.
@@ -125,6 +129,7 @@ impl LiveRun {
             inlet,
             open: Vec::new(),
             offering: Vec::new(),
+            parked: ParkedAnswer::default(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             inbox: Inbox::default(),
@@ -358,6 +363,12 @@ impl LiveRun {
         tally: &mut TurnProgress,
         offered: &mut PendingBatch,
     ) -> Pause {
+        if let Some(text) = self.parked.repeated.take() {
+            if !text.is_empty() {
+                send_event(TurnEvent::Text(text), request, tally).await;
+            }
+            return Pause::ToolUse;
+        }
         while *offered == PendingBatch::Nothing && !self.later.is_empty() {
             send_event(self.later.remove(0), request, tally).await;
         }

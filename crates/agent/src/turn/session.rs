@@ -1,6 +1,8 @@
 //! One session of a host: one task that owns its conversation and takes its turns in order.
 
 mod effects;
+mod repeated_request;
+mod reply_once;
 mod start_turn;
 
 use std::collections::BTreeSet;
@@ -12,6 +14,8 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use self::effects::PromptEffects;
+use self::repeated_request::LastAnswer;
+use self::reply_once::ReplyOnce;
 use super::activity_display::{ActivityDisplay, Record, Recorded};
 use super::conversation_slot::{Conversation, ConversationSlot};
 use super::failure_cause::Cause;
@@ -115,6 +119,7 @@ impl Session {
             memory,
             shown_notices: BTreeSet::new(),
             answered: None,
+            last_answer: None,
             live: None,
             effects: PromptEffects::default(),
             cards: None,
@@ -254,6 +259,7 @@ struct SessionTask {
     shown_notices: BTreeSet<String>,
     /// When the host last got an answer.
     answered: Option<Instant>,
+    last_answer: Option<LastAnswer>,
     /// A run that waits for the host, and until when.
     live: Option<(LiveRun, Instant)>,
     /// What was executed for the prompt under way.
@@ -336,6 +342,7 @@ impl SessionTask {
     /// Forgets the conversation, but neither what was executed for the prompt under way nor the
     /// messages that were accepted for it.
     async fn invalidate(&mut self) {
+        self.last_answer = None;
         let mut effects = None;
         if let Some((mut live, _)) = self.live.take() {
             live.leave().await;
@@ -466,6 +473,7 @@ impl SessionTask {
             self.notice(&request, notice).await;
             if let Stop::Finished = stop {
                 self.effects.answered();
+                self.last_answer = LastAnswer::of(&request, tally.answer());
             }
             return tally.result(stop, cause, &request);
         }
@@ -583,16 +591,5 @@ async fn idle(live: &mut Option<(LiveRun, Instant)>) -> Idle {
     match live {
         Some((live, _)) => live.idle().await,
         None => std::future::pending().await,
-    }
-}
-
-/// The host's answer, sent once: when the turn ends or when the host cancels it.
-struct ReplyOnce(Option<oneshot::Sender<TurnResult>>);
-
-impl ReplyOnce {
-    fn send(&mut self, result: TurnResult) {
-        if let Some(reply) = self.0.take() {
-            let _ = reply.send(result);
-        }
     }
 }

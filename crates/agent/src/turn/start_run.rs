@@ -99,6 +99,7 @@ pub(super) fn launch(
         request.workspace.clone(),
         hosted,
         tools.decisions.clone(),
+        surroundings.bench,
     );
     let facts = RunContext {
         workspace: request.workspace.clone(),

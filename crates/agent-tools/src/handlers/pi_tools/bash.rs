@@ -5,16 +5,13 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{MAX_BYTES, MAX_LINES};
 use crate::handlers::shell::ShellHandler;
 use crate::prompts::tools;
 use crate::shell::foreground::{CommandOutcome, CommandSpec, Foreground, OnTimeout, OutputSink};
 use crate::shell::output::{OutputSpill, Stream};
+use crate::shell::output_tail::{self, MAX_BYTES, MAX_LINES, OutputTail};
 use crate::shell::process_group::StdinMode;
 use cursor_proto::agent::v1::*;
-
-/// The output that is kept in memory, which must be at least what is shown.
-const KEPT: usize = 4 * MAX_BYTES;
 
 /// Runs a command and returns the end of its output.
 pub(crate) async fn bash(
@@ -48,35 +45,24 @@ pub(crate) async fn bash(
         Ok(command) => command,
         Err(error) => return failed(error),
     };
-    let mut tail = Tail {
-        text: String::new(),
-        bytes: 0,
-        lines: 0,
+    let mut sink = TailSink {
+        tail: OutputTail::default(),
         // A text has one line more than it has line breaks.
         spill: OutputSpill::new(Some(MAX_BYTES as u64), file).or_lines(MAX_LINES as u64 - 1),
     };
-    let outcome = command.run(&abort, &mut tail).await;
+    let outcome = command.run(&abort, &mut sink).await;
     let code = match outcome {
         CommandOutcome::Exited(status) => status.code().unwrap_or(-1),
         CommandOutcome::Ended(_) | CommandOutcome::Background { .. } => -1,
     };
-    let location = tail.spill.location().await;
-    let (mut output, truncation) = tail.shown();
+    let location = sink.spill.location().await;
+    let (output, truncation) = sink.tail.shown();
+    let mut output = output.to_owned();
     let full_output_path = location
         .filter(|_| truncation.is_some())
         .map(|location| location.file_path);
     if let Some(cut) = &truncation {
-        let first = cut.total_lines - cut.output_lines + 1;
-        let last = cut.total_lines;
-        let kilobytes = cut.output_bytes / 1024;
-        let shown = if cut.last_line_partial {
-            format!(
-                "last {kilobytes}KB of line {last} ({}KB limit)",
-                MAX_BYTES / 1024
-            )
-        } else {
-            format!("lines {first}-{last} of {last}")
-        };
+        let shown = output_tail::shown_part(cut);
         let rest = match &full_output_path {
             Some(path) => format!("Full output: {path}"),
             None => tools::OUTPUT_NOT_STORED.into(),
@@ -97,73 +83,16 @@ pub(crate) async fn bash(
 }
 
 /// The end of a command's output, with all of it in a file once it is long.
-struct Tail {
-    text: String,
-    bytes: usize,
-    lines: usize,
+struct TailSink {
+    tail: OutputTail,
     spill: OutputSpill,
 }
 
-impl OutputSink for Tail {
+impl OutputSink for TailSink {
     async fn write(&mut self, _: Stream, text: String, bytes: Vec<u8>) {
-        self.bytes += text.len();
-        self.lines += text.matches('\n').count();
-        self.text.push_str(&text);
-        if self.text.len() > 2 * KEPT {
-            let mut cut = self.text.len() - KEPT;
-            while !self.text.is_char_boundary(cut) {
-                cut += 1;
-            }
-            self.text.drain(..cut);
-        }
+        self.tail.push(&text);
         if let Err(error) = self.spill.push(&bytes).await {
             tracing::warn!(%error, "could not write long output to its file");
         }
-    }
-}
-
-impl Tail {
-    /// Returns the last lines that fit, and what was left out.
-    fn shown(&self) -> (String, Option<PiTruncation>) {
-        let total = self.lines + 1;
-        if self.bytes <= MAX_BYTES && total <= MAX_LINES {
-            return (self.text.clone(), None);
-        }
-        let (mut length, mut lines) = (0, 0);
-        let mut by = "lines";
-        for line in self.text.rsplit('\n') {
-            let next = length + line.len() + usize::from(lines > 0);
-            if lines == MAX_LINES {
-                break;
-            }
-            if next > MAX_BYTES {
-                by = "bytes";
-                break;
-            }
-            (length, lines) = (next, lines + 1);
-        }
-        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let partial = lines == 0;
-        if partial {
-            // The last line alone is too long: show its end.
-            let mut start = self.text.len() - MAX_BYTES.min(self.text.len());
-            while !self.text.is_char_boundary(start) {
-                start += 1;
-            }
-            (length, lines) = (self.text.len() - start, 1);
-        }
-        let output = self.text[self.text.len() - length..].to_owned();
-        let truncation = PiTruncation {
-            truncated: true,
-            truncated_by: by.into(),
-            total_lines: number(total),
-            output_lines: number(lines),
-            output_bytes: number(length),
-            max_lines: Some(number(MAX_LINES)),
-            max_bytes: Some(number(MAX_BYTES)),
-            first_line_exceeds_limit: false,
-            last_line_partial: partial,
-        };
-        (output, Some(truncation))
     }
 }

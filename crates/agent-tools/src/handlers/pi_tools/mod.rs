@@ -11,13 +11,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{io_errors, ls, sort_names, write};
 use crate::prompts::tools;
+use crate::shell::output_tail::{MAX_BYTES, MAX_LINES};
 use crate::workspace::path_guard::{PathDenied, PathGuard};
 use crate::workspace::{cursorignore, walk};
 use cursor_proto::agent::v1::*;
 
-/// The most lines and bytes in one result.
-pub(super) const MAX_LINES: usize = 2000;
-pub(super) const MAX_BYTES: usize = 50 * 1024;
 /// The most bytes of a file that is read completely.
 const MAX_FILE: u64 = 64 * 1024 * 1024;
 const ENTRIES: usize = 500;

@@ -4,6 +4,7 @@ use super::Attempt;
 use crate::run::event::RunEvent;
 use crate::run::limits::{MAX_PIECE, pieces};
 use crate::run::queue::Weighed as _;
+use tokio::time::Instant;
 
 impl Attempt<'_> {
     /// Emits an event, after any held back text that must precede it.
@@ -61,7 +62,7 @@ impl Attempt<'_> {
     }
 
     fn queue(&mut self, event: RunEvent) {
-        self.has_batch |= matches!(event, RunEvent::HostCall(_) | RunEvent::ToolCompleted(_));
+        self.batch.record(&event, Instant::now());
         if self.pending.is_empty()
             && let Some(room) = self.context.events.try_reserve(event.bytes())
         {

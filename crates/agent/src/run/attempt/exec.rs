@@ -26,6 +26,7 @@ impl Attempt<'_> {
         }
         match exec.message {
             Some(request) => {
+                self.batch.requested(&request);
                 if let Some(replay) = self.context.effects.recall(exec.id, &request) {
                     tracing::debug!(exec = exec.id, kind = %VariantName(&request), "exec.recalled");
                     for frame in open_execs::replayed_frames(exec.id, replay) {

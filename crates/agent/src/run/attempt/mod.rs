@@ -1,5 +1,6 @@
 //! One attempt of a run: one stream, from its first message to its end.
 
+mod call_batch;
 mod cancel;
 mod checkpoint;
 mod emit;
@@ -14,12 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until};
 use uuid::Uuid;
 
+use self::call_batch::CallBatch;
 use self::pending_events::PendingEvents;
 use super::blobs::Blobs;
 use super::event::{RunEvent, Usage};
@@ -171,8 +172,8 @@ struct Attempt<'a> {
     reading: ReadState,
     /// User messages sent on this stream.
     injected: BTreeSet<Uuid>,
-    /// Whether a call or a completed tool was emitted that may be one of several.
-    has_batch: bool,
+    /// The calls and completed tools that are offered together.
+    batch: CallBatch,
     /// Host calls whose results are sent before the next command is read, and how long that waits.
     results_first: Option<(Vec<String>, Instant)>,
     watchdog: Watchdog,
@@ -213,13 +214,14 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         unsent_until_cancel: 0,
         reading: ReadState::On,
         injected: BTreeSet::new(),
-        has_batch: false,
+        batch: CallBatch::default(),
         results_first: None,
         watchdog,
         questions: JoinSet::new(),
     };
     let mut reason = attempt.run().await;
     attempt.tally.close(&reason);
+    attempt.close_batch(&reason);
     if let CloseReason::Finished = reason {
         attempt.release_all();
     }
@@ -278,7 +280,7 @@ impl Attempt<'_> {
             if let Some(reason) = self.handle(event) {
                 return reason;
             }
-            if self.has_batch
+            if self.batch.is_open()
                 && let Some(reason) = self.end_batch().await
             {
                 return reason;
@@ -390,28 +392,6 @@ impl Attempt<'_> {
             return false;
         };
         Instant::now() < *until && self.context.effects.awaits(calls)
-    }
-
-    /// Handles everything that has already arrived, without waiting for more, and then emits
-    /// [`RunEvent::BatchEnd`], so that calls which arrive together are offered together.
-    async fn end_batch(&mut self) -> Option<CloseReason> {
-        let mut reason = None;
-        // The connection's task passes on what it has read when it gets a turn.
-        for _ in 0..2 {
-            tokio::task::yield_now().await;
-            while reason.is_none() && !self.pending.is_full() && self.outbox_bytes < MAX_OUTBOX {
-                let Some(received) = self.stream.incoming.next().now_or_never() else {
-                    break;
-                };
-                reason = self.handle(AttemptEvent::Received(received));
-            }
-        }
-        self.has_batch = false;
-        // The end of the run ends the batch too.
-        if !matches!(reason, Some(CloseReason::Finished | CloseReason::Cancelled)) {
-            self.emit(RunEvent::BatchEnd);
-        }
-        reason
     }
 
     fn receive(&mut self, received: Received) -> Option<CloseReason> {

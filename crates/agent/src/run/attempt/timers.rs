@@ -33,6 +33,7 @@ impl Attempt<'_> {
         };
         sooner(self.execs.next_beat());
         sooner(self.cancels_at());
+        sooner(self.batch.ends_at());
         sooner(self.results_first.as_ref().map(|(_, until)| *until));
         if self.reading == ReadState::On {
             sooner(self.stalls_at().map(|at| self.after_grace(at)));

@@ -48,6 +48,12 @@ impl AnswerRounds {
         &self.current.history
     }
 
+    /// Returns the part of the answer to it that the host was sent; `waiting` is the rest.
+    pub(super) fn shown(&self, waiting: &str) -> &str {
+        let text = self.current.text.as_str();
+        text.strip_suffix(waiting).unwrap_or(text)
+    }
+
     /// Adds text to the answer.
     pub(super) fn push(&mut self, text: &str) {
         self.current.text.push_str(text);

@@ -71,7 +71,12 @@ impl LiveRun {
             .collect();
         let earlier = match self.conversation.pause.take() {
             Some(last) if (last.turns, &last.history) == (place.turns, &place.history) => {
-                [last.earlier, last.calls].concat()
+                // The same calls if the host repeats its request.
+                if last.calls == calls {
+                    last.earlier
+                } else {
+                    [last.earlier, last.calls].concat()
+                }
             }
             _ => Vec::new(),
         };
@@ -104,6 +109,7 @@ impl LiveRun {
         request: &TurnRequest,
         tally: &mut TurnProgress,
     ) {
+        self.parked.calls.clone_from(&self.offering);
         for call in std::mem::take(&mut self.offering) {
             send_event(call, request, tally).await;
         }

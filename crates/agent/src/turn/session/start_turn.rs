@@ -35,7 +35,12 @@ impl SessionTask {
     ) -> Result<LiveRun, TurnResult> {
         let mut live = match self.resume_parked(request, tally).await {
             Some(live) => live,
-            None => self.start_run(request, tally).await?,
+            None => {
+                if let Some(result) = self.repeat_answer(request, tally).await {
+                    return Err(result);
+                }
+                self.start_run(request, tally).await?
+            }
         };
         self.cards = None;
         let Transcripted { messages, .. } = transcript(request);
@@ -61,6 +66,10 @@ impl SessionTask {
         let lost = live.lost().cloned();
         if lost.is_none() && same_account && live.continues(system, messages) {
             live.use_tools(request.tools());
+            if live.is_repeated(system, messages) {
+                live.repeat();
+                return Some(live);
+            }
             live.resume(system, messages, tally).await;
             tracing::debug!(decision = "live resume", "plan");
             return Some(live);
