@@ -7,8 +7,7 @@ use super::waiting::Waiting;
 use crate::config::Config;
 use agent::run::{AssembleError, dashboard};
 use agent_tools::shell::remove_secrets;
-use cursor_client::account::{BrowserLogin, LoginError, StoredLogin};
-use foundation::private_files::PrivateFileError;
+use cursor_client::account::{BrowserLogin, LoginError, LoginFileError, StoredLogin};
 use foundation::terminal_text::clean;
 
 /// Sign in to Cursor with a browser, also one on another machine.
@@ -36,7 +35,7 @@ pub enum LoginCommandError {
     Login(#[from] LoginError),
     /// The login could not be stored.
     #[error(transparent)]
-    Store(#[from] PrivateFileError),
+    Store(#[from] LoginFileError),
     /// The terminal is gone.
     #[error("{0}")]
     Io(#[from] std::io::Error),
@@ -46,6 +45,10 @@ impl LoginCommand {
     /// Signs in and stores the login.
     pub async fn run(self, config: &Config) -> Result<(), LoginCommandError> {
         let (dashboard, endpoints) = dashboard(&config.client)?;
+        let keyring = &config.client.keyring;
+        if let Some(folder) = config.state_dir.as_ref().filter(|_| keyring.seals_logins) {
+            keyring.prepare(folder).map_err(LoginFileError::from)?;
+        }
         let login = BrowserLogin::begin(&endpoints)?;
         let mut out = std::io::stdout();
         writeln!(out, "Sign in here:\n\n  {}\n", login.page())?;

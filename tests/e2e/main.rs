@@ -27,6 +27,7 @@ mod cursor_settings;
 mod debug_events;
 mod debug_log;
 mod disk_full;
+
 mod effects_once;
 mod exactly_once;
 mod examples;
@@ -52,6 +53,7 @@ mod http_fallback;
 mod inline_tools;
 mod interleavings;
 mod invalid_settings;
+mod keyring;
 mod late_checkpoints;
 mod login;
 mod long_waits;
