@@ -27,7 +27,6 @@ mod cursor_settings;
 mod debug_events;
 mod debug_log;
 mod disk_full;
-
 mod effects_once;
 mod exactly_once;
 mod examples;
@@ -56,6 +55,7 @@ mod invalid_settings;
 mod keyring;
 mod late_checkpoints;
 mod login;
+mod login_file;
 mod long_waits;
 mod many_sessions;
 mod mcp_endpoint;

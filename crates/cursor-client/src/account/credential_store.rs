@@ -46,7 +46,7 @@ pub struct StoredLogin {
     /// Where the tokens were renewed last.
     pub(super) refresh_endpoint: Option<RefreshEndpoint>,
     /// Whether the file is sealed with a key of the keyring.
-    is_sealed: bool,
+    pub(super) is_sealed: bool,
 }
 
 /// A file with a login.
@@ -62,6 +62,12 @@ pub enum LoginFileError {
     /// The file.
     #[error(transparent)]
     File(#[from] PrivateFileError),
+    /// A newer version wrote it.
+    #[error(
+        "{} was written by a newer version of cursor-sidecar; use that version, or sign in again with `cursor-sidecar login`",
+        .0.display()
+    )]
+    Newer(PathBuf),
     /// The keyring that has the key of the file.
     #[error("{error}; without PI_CURSOR_KEYRING=on, a login is stored in a private file alone")]
     Keyring {
@@ -117,8 +123,7 @@ impl LoginFile {
         if is_sealed {
             self.unseal(&mut json)?;
         } else if json["version"].as_u64() > Some(SEALED_VERSION) {
-            let problem = "written by a newer version of cursor-sidecar";
-            return Err(damaged(problem).into());
+            return Err(LoginFileError::Newer(self.path.clone()));
         }
         let mut login = StoredLogin::parse(&json).ok_or_else(|| damaged("not a login file"))?;
         login.is_sealed = is_sealed;
@@ -162,6 +167,14 @@ impl LoginFile {
         }
         json["version"] = json["form"].take();
         Ok(())
+    }
+}
+
+fn no_state_dir() -> PrivateFileError {
+    PrivateFileError::Io {
+        doing: "write",
+        path: OWN_FILE.into(),
+        cause: std::io::Error::other("there is no state directory; set PI_CURSOR_STATE_DIR"),
     }
 }
 
@@ -237,19 +250,21 @@ impl StoredLogin {
         }
     }
 
+    /// Returns an error if a login could not be stored, so that none is begun in vain.
+    pub fn prepare(options: &ClientOptions) -> Result<(), LoginFileError> {
+        let file = LoginFile::own(options).ok_or_else(no_state_dir)?;
+        // Creates the folder, and a file in it. It does not matter whether another process has the lock.
+        private_files::try_lock(&file.path)?;
+        if options.keyring.seals_logins {
+            options.keyring.prepare(file.folder())?;
+        }
+        Ok(())
+    }
+
     /// Stores the login and replaces an earlier one. The user's choice decides whether it is
     /// sealed; when its tokens are renewed, it stays as it is.
     pub fn save(&self, options: &ClientOptions) -> Result<(), LoginFileError> {
-        let Some(file) = LoginFile::own(options) else {
-            return Err(PrivateFileError::Io {
-                doing: "write",
-                path: OWN_FILE.into(),
-                cause: std::io::Error::other(
-                    "there is no state directory; set PI_CURSOR_STATE_DIR",
-                ),
-            }
-            .into());
-        };
+        let file = LoginFile::own(options).ok_or_else(no_state_dir)?;
         file.write(&Self {
             is_sealed: options.keyring.seals_logins,
             ..self.clone()

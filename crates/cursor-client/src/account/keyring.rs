@@ -71,7 +71,7 @@ pub enum KeyringError {
 
 impl Keyring {
     /// Finds or creates the key of a state directory, so that a login is not begun in vain.
-    pub fn prepare(&self, state_dir: &Path) -> Result<(), KeyringError> {
+    pub(super) fn prepare(&self, state_dir: &Path) -> Result<(), KeyringError> {
         self.key_for_sealing(state_dir).map(drop)
     }
 
