@@ -27,6 +27,7 @@ mod cursor_settings;
 mod debug_events;
 mod debug_log;
 mod disk_full;
+mod documented_commands;
 mod effects_once;
 mod exactly_once;
 mod examples;
