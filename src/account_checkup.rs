@@ -19,10 +19,15 @@ pub(crate) fn check(config: &Config, host: Option<CredentialSource>, no_key: &st
     let source = match (host, find_credential(None, options)) {
         (Some(source), _) => source,
         (None, Ok((_, source))) => source,
-        (None, Err(KeyError::Missing)) => return vec![Finding::problem(no_key)],
+        (None, Err(KeyError::Missing)) => {
+            let mut findings = vec![Finding::problem(no_key)];
+            findings.extend(cli_login_missing(config));
+            return findings;
+        }
         (None, Err(error)) => return vec![Finding::problem(error.to_string())],
     };
     let mut findings = vec![in_use(source, config)];
+    findings.extend(cli_login_missing(config));
     let unused = CredentialSource::OWN.into_iter();
     let unused = unused.skip_while(|other| {
         // The sources before the one in use have no credential.
@@ -61,6 +66,16 @@ pub(crate) async fn online(backend: &Backend) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Returns a warning if the login of the Cursor CLI may be used, but there is none.
+fn cli_login_missing(config: &Config) -> Option<Finding> {
+    let options = &config.client;
+    let is_missing = !options.cli_logins.is_empty()
+        && credential_of(CredentialSource::CursorCli, options).is_none();
+    is_missing.then(|| {
+        Finding::warning("PI_CURSOR_USE_CLI_LOGIN is on, but there is no login of the Cursor CLI")
+    })
 }
 
 fn in_use(source: CredentialSource, config: &Config) -> Finding {

@@ -77,7 +77,13 @@ pub(crate) fn check(
     }
     let warnings = config.warnings.iter();
     findings.extend(warnings.map(|warning| Finding::warning(warning.to_string())));
-    findings.extend(state(config.state_dir.as_deref()));
+    for finding in state(config.state_dir.as_deref()) {
+        // The check of the account may have reported the same file.
+        let is_known = |other: &Finding| other.text.contains(&finding.text);
+        if !findings.iter().any(is_known) {
+            findings.push(finding);
+        }
+    }
     let last_error = config.state_dir.as_deref().and_then(last_error::read);
     findings.extend(last_error.map(|error| error.finding()));
     findings.push(match &config.debug_log {

@@ -11,6 +11,7 @@ import { type Sessions, streamTurn, ZERO } from "./stream.ts";
 const HANDLE = Symbol.for("cursor-sidecar/3");
 /** A placeholder, because pi hides models and `/login` of a provider without a key. */
 const KEYLESS = "cursor-key-not-given-to-pi";
+const KEY_OR_BROWSER = "Cursor API key (leave it empty to sign in with a browser):";
 /** The only model while the sidecar cannot be started: its first turn reports the reason. */
 const FALLBACK: ModelRow = {
   ...{ id: "auto", base: "auto", name: "Cursor Auto", supportsFast: false, reasoning: false },
@@ -27,6 +28,11 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
   let models = [FALLBACK];
   const list = async (refresh: boolean, apiKey?: string) =>
     (await sidecar.call("models/list", { refresh, apiKey })).models;
+  let stored: { apiKey?: string } | undefined; // as pi had it last; unknown before pi 0.80.8
+  const verify = async (apiKey?: string) => {
+    const { problem } = await sidecar.call("account/status", { apiKey });
+    if (problem) throw new Error(problem);
+  };
   const register = (rows: ModelRow[]) => {
     models = rows;
     pi.registerProvider("cursor", {
@@ -37,7 +43,11 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
       oauth: {
         name: "Cursor",
         isSubscription: true,
-        async login({ onAuth, signal }) {
+        async login({ onAuth, onPrompt, signal }) {
+          // An older pi asks for no key of a provider with accounts.
+          const key = stored ? "" : (await onPrompt({ message: KEY_OR_BROWSER })).trim();
+          if (key) await verify(key);
+          if (key) return { access: key, refresh: "", expires: Number.MAX_SAFE_INTEGER };
           const { loginId, ...page } = await sidecar.call("login/start", {});
           const cancel = () => void sidecar.call("login/cancel", { loginId }).catch(() => {});
           signal?.addEventListener("abort", cancel, { once: true });
@@ -53,6 +63,10 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
         streamTurn(sidecar, sessions, cards, model, context, options),
       async refreshModels({ allowNetwork, force, credential }) {
         const apiKey = credential?.type === "oauth" ? credential.access : credential?.key;
+        if (stored && credential?.type === "api_key" && apiKey !== stored.apiKey)
+          // pi has stored it unseen.
+          verify(apiKey).catch(({ message }) => sidecar.onLog({ message, level: "error" }));
+        stored = { apiKey };
         // A failure leaves the rows there are.
         models = await list(allowNetwork && force === true, apiKey).catch(() => models);
         return models;

@@ -4,11 +4,14 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::{Command, Stdio};
 
 use super::waiting::Waiting;
+use crate::account_checkup;
 use crate::config::Config;
+use crate::shutdown_signal::shutdown_requested;
 use agent::run::{AssembleError, dashboard};
 use agent_tools::shell::remove_secrets;
-use cursor_client::account::{BrowserLogin, LoginError, StoredLogin};
-use foundation::private_files::PrivateFileError;
+use cursor_client::account::{
+    BrowserLogin, CredentialSource, LoginError, LoginFileError, StoredLogin, find_credential,
+};
 use foundation::terminal_text::clean;
 
 /// Sign in to Cursor with a browser, also one on another machine.
@@ -36,7 +39,10 @@ pub enum LoginCommandError {
     Login(#[from] LoginError),
     /// The login could not be stored.
     #[error(transparent)]
-    Store(#[from] PrivateFileError),
+    Store(#[from] LoginFileError),
+    /// The user stopped waiting.
+    #[error("the login was cancelled; nothing is stored")]
+    Cancelled,
     /// The terminal is gone.
     #[error("{0}")]
     Io(#[from] std::io::Error),
@@ -46,6 +52,7 @@ impl LoginCommand {
     /// Signs in and stores the login.
     pub async fn run(self, config: &Config) -> Result<(), LoginCommandError> {
         let (dashboard, endpoints) = dashboard(&config.client)?;
+        StoredLogin::prepare(&config.client)?;
         let login = BrowserLogin::begin(&endpoints)?;
         let mut out = std::io::stdout();
         writeln!(out, "Sign in here:\n\n  {}\n", login.page())?;
@@ -55,12 +62,18 @@ impl LoginCommand {
         }
         let message = "waiting until you have signed in (Ctrl+C to stop)";
         let mut waiting = Waiting::with_message(out.is_terminal(), &config.terminal, message);
-        let login = login.wait(&dashboard).await;
+        let login = tokio::select! {
+            login = login.wait(&dashboard) => Some(login),
+            () = shutdown_requested() => None,
+        };
         waiting.end();
-        let login = login?;
+        let login = login.ok_or(LoginCommandError::Cancelled)??;
         login.save(&config.client)?;
         let who = clean(login.email.as_deref().unwrap_or("you"));
         writeln!(out, "Signed in: {who}.")?;
+        if let Some(other) = other_credential(config) {
+            writeln!(out, "Not used yet: {other} has precedence.")?;
+        }
         Ok(())
     }
 }
@@ -73,8 +86,19 @@ impl LogoutCommand {
         } else {
             "No account was signed in."
         };
-        Ok(writeln!(std::io::stdout(), "{message}")?)
+        let mut out = std::io::stdout();
+        writeln!(out, "{message}")?;
+        if let Some(other) = other_credential(config) {
+            writeln!(out, "Still used: {other}.")?;
+        }
+        Ok(())
     }
+}
+
+/// Returns the name of the credential in use if it is not the stored login.
+fn other_credential(config: &Config) -> Option<&'static str> {
+    let (_, source) = find_credential(None, &config.client).ok()?;
+    (source != CredentialSource::Login).then(|| account_checkup::name(source))
 }
 
 /// Opens a page in a browser if there is one; the address is printed anyway.

@@ -21,6 +21,7 @@ use agent_tools::bridge::call_log::CallLogTarget;
 use agent_tools::bridge::tool_set::BuiltinTools;
 use agent_tools::workspace::secret_paths::SecretPaths;
 use cursor_client::ClientOptions;
+use cursor_client::account::Keyring;
 use cursor_client::endpoint::EndpointOptions;
 use cursor_client::headers::{HttpVersion, Identity};
 use cursor_client::http_clients::TrustRoots;
@@ -39,6 +40,18 @@ use crate::gateway::ModelNames;
 use crate::telemetry::log_file::{self, LogDestination};
 use file::FileValues;
 use values::SettingReader;
+
+/// What `secret-tool` needs to find the keyring and to ask the user to unlock it.
+const KEYRING_VARIABLES: [&str; 8] = [
+    "PATH",
+    "HOME",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "XDG_RUNTIME_DIR",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "LANG",
+];
 
 /// The configuration of this process. `Debug` does not show secrets.
 #[derive(Debug)]
@@ -155,6 +168,8 @@ impl Config {
         if reader.switch("PI_CURSOR_USE_CLI_LOGIN") {
             client.cli_logins = cli_logins(environment, home.as_deref());
         }
+        client.keyring.seals_logins = reader.switch("PI_CURSOR_KEYRING");
+        client.keyring.environment = keyring_environment(environment);
         let secret_paths = SecretPaths {
             state: state_dir.clone(),
             agent: set(environment, "PI_CODING_AGENT_DIR").map(str::to_owned),
@@ -299,7 +314,18 @@ fn client(
         access_token: None,
         cli_logins: Vec::new(),
         state_dir,
+        keyring: Keyring::default(),
     }
+}
+
+/// Returns what a client of the keyring needs of the environment; no other variable, because some
+/// are secrets.
+fn keyring_environment(environment: &Environment) -> Vec<(String, String)> {
+    let entries = environment.iter();
+    let entries = entries.filter(|(name, _)| KEYRING_VARIABLES.contains(&name.as_str()));
+    entries
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 /// Returns the files that may contain the login of the Cursor CLI.

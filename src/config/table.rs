@@ -26,6 +26,12 @@ pub const SETTINGS: &[Setting] = &[
         "Use the login of the Cursor CLI if there is no other key or login; see docs/account.md. The CLI's file is only read.",
     ),
     setting(
+        "PI_CURSOR_KEYRING",
+        "off",
+        "off, on",
+        "Seal the login of `cursor-sidecar login` with a key in the keyring of the desktop (Linux: Secret Service, by `secret-tool`); see docs/account.md.",
+    ),
+    setting(
         "CURSOR_SIDECAR_GATEWAY_TOKEN",
         "",
         "16 or more visible characters",

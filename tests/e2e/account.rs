@@ -19,7 +19,7 @@ const EXCHANGE: &str = "/auth/exchange_user_api_key";
 const PLAN: &str = "/aiserver.v1.DashboardService/GetPlanInfo";
 
 /// A simulator whose `[server]` has these lines, and which answers every run.
-fn simulator(server: &str) -> Simulator {
+pub(crate) fn simulator(server: &str) -> Simulator {
     playing(
         server,
         r#"{ text = "ok" }, { checkpoint = "auto" }, { usage = { inputTokens = 100, outputTokens = 10, cacheReadTokens = 300, cacheWriteTokens = 0 } }, { checkpoint = "auto" }, { end = true }"#,
@@ -37,21 +37,21 @@ fn playing(server: &str, steps: &str) -> Simulator {
 }
 
 /// A user's home with its state directory.
-struct Home {
+pub(crate) struct Home {
     folder: TempDir,
 }
 
 impl Home {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self { folder }
     }
 
-    fn state(&self) -> PathBuf {
+    pub(crate) fn state(&self) -> PathBuf {
         self.folder.path().join("state")
     }
 
-    fn command(&self, simulator: &Simulator, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, simulator: &Simulator, arguments: &[&str]) -> Command {
         let mut command = Command::new(binary());
         command
             .args(arguments)
@@ -63,35 +63,45 @@ impl Home {
         command
     }
 
-    fn run(&self, simulator: &Simulator, arguments: &[&str], env: &[(&str, &str)]) -> Output {
+    pub(crate) fn run(
+        &self,
+        simulator: &Simulator,
+        arguments: &[&str],
+        env: &[(&str, &str)],
+    ) -> Output {
         let mut command = self.command(simulator, arguments);
         command.envs(env.iter().copied()).output().unwrap()
     }
 
     /// Signs in.
-    fn login(&self, simulator: &Simulator) {
+    pub(crate) fn login(&self, simulator: &Simulator) {
         let output = self.run(simulator, &["login"], &[]);
         assert!(output.status.success(), "{output:?}");
     }
 
-    fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.state().join("login.json")
     }
 
-    fn stored(&self) -> Json {
+    pub(crate) fn stored(&self) -> Json {
         serde_json::from_slice(&std::fs::read(self.file()).unwrap()).unwrap()
     }
 
     /// Replaces the access token of the stored login by one of the same user that has expired.
     fn expire(&self) {
-        let mut stored = self.stored();
-        stored["accessToken"] = json!(expired(stored["accessToken"].as_str().unwrap()));
-        std::fs::write(self.file(), stored.to_string()).unwrap();
+        expire(&self.file());
     }
 }
 
+/// Replaces the access token in a login file by one of the same user that has expired.
+pub(crate) fn expire(file: &Path) {
+    let mut stored: Json = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    stored["accessToken"] = json!(expired(stored["accessToken"].as_str().unwrap()));
+    std::fs::write(file, stored.to_string()).unwrap();
+}
+
 /// Returns a token of the same user that has expired.
-fn expired(token: &str) -> String {
+pub(crate) fn expired(token: &str) -> String {
     let claims = token.split('.').nth(1).unwrap();
     let mut claims: Json =
         serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap();
@@ -106,7 +116,7 @@ fn refreshes(simulator: &Simulator) -> usize {
     requests.iter().filter(with).count()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
@@ -314,7 +324,7 @@ fn an_endpoint_that_misbehaves_has_a_clear_and_bounded_end() {
         (format!("status = 403, body = '{page}'"), "HTTP 403", false),
         (
             format!("status = 200, body = '{page}'"),
-            "cannot get a token",
+            "a web page was sent in place of Cursor's response",
             false,
         ),
         (

@@ -12,6 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
+use crate::account::expire;
 use crate::steering::{INJECTED, interrupted};
 use test_support::gateway::GatewayProcess;
 use test_support::rpc_session::{RpcSession, tool};
@@ -366,6 +367,83 @@ fn no_secret_is_written_outside_the_journal() {
         "WriteArgs",
     ] {
         assert!(logs.contains(event), "{event} is not logged");
+    }
+}
+
+/// The tokens of a login and its verifier: while it is begun, used, renewed, and a command runs.
+#[test]
+fn the_secrets_of_a_login_are_in_its_file_only() {
+    let list = "env > env.txt; for it in /proc/[0-9]*; do tr '\\0' ' ' < $it/cmdline; done > arguments.txt 2>&1; true";
+    let steps = Steps::new()
+        .context()
+        .step(json!({
+            "exec": {
+                "shellStreamArgs": {
+                    "command": list,
+                    "workingDirectory": "$WS",
+                    "toolCallId": "c1",
+                    "timeout": 10000,
+                },
+            },
+        }))
+        .usage()
+        .end()
+        .build();
+    let simulator = playing(Transport::Http1, &steps);
+    let (url, traffic) = recording_proxy(&simulator.url);
+    let place = tempfile::tempdir().unwrap();
+    let (state, workspace) = (place.path().join("state"), place.path().join("workspace"));
+    std::fs::create_dir(&workspace).unwrap();
+    let env = [
+        ("PATH", "/usr/bin:/bin"),
+        ("HOME", place.path().to_str().unwrap()),
+        ("CURSOR_BACKEND_URL", url.as_str()),
+        ("CURSOR_API_KEY", ""),
+        ("PI_CURSOR_STATE_DIR", state.to_str().unwrap()),
+        ("PI_CURSOR_PROVIDER_DEBUG", "1"),
+        ("RUST_LOG", "trace"),
+    ];
+    let mut session = RpcSession::new(&simulator, "s", &env);
+    session.workspace = workspace.display().to_string();
+    session.host.received = Some(Vec::new());
+    let file = state.join("login.json");
+    let tokens = || {
+        let stored: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        ["accessToken", "refreshToken"].map(|name| stored[name].as_str().unwrap().to_owned())
+    };
+    let begun = session.host.call("login/start", json!({}))["result"].clone();
+    let wait = json!({"loginId": begun["loginId"]});
+    let done = session.host.call("login/wait", wait);
+    assert!(done["result"]["email"].is_string(), "{done}");
+    let mut secrets = BTreeSet::from(tokens());
+    expire(&file);
+    assert_eq!(session.prompt("go").stop, "stop");
+    secrets.extend(tokens());
+    assert!(secrets.len() >= 4, "the login was renewed");
+    session.host.call("account/status", json!({}));
+    session.host.kill();
+    let traffic = String::from_utf8_lossy(&traffic.lock().unwrap()).into_owned();
+    secrets.extend(values(&traffic, "\"verifier\":\""));
+    assert!(secrets.len() >= 5, "the verifier was seen");
+
+    let arguments = std::fs::read_to_string(workspace.join("arguments.txt")).unwrap();
+    assert!(arguments.contains("cursor-sidecar"), "{arguments}");
+    let mut searched = 0;
+    for path in files(place.path()).into_iter().filter(|path| *path != file) {
+        let bytes = std::fs::read(&path).unwrap();
+        for secret in &secrets {
+            assert!(!holds(&bytes, secret), "{secret} in {}", path.display());
+        }
+        searched += 1;
+    }
+    assert!(searched >= 3, "a log and two lists: {searched}");
+    let stderr = session.host.stderr();
+    let received = session.host.received.take().unwrap();
+    for secret in &secrets {
+        assert!(!stderr.contains(secret), "{secret} on stderr");
+        let reached = received.iter().find(|it| it.to_string().contains(secret));
+        assert!(reached.is_none(), "{secret} reached the host: {reached:?}");
     }
 }
 

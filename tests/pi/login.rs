@@ -13,9 +13,11 @@ crate::on_every_pi!(
     an_account_signs_in_and_out,
     an_expired_login_is_renewed_and_stored_by_pi,
     a_login_can_be_cancelled,
+    a_wrong_key_is_reported,
     a_login_that_has_ended_is_reported_once,
 );
 
+const PAGE: &str = "/loginDeepControl?challenge=";
 const RUN: &str = "/agent.v1.AgentService/RunSSE";
 
 fn pi_env(version: PiVersion, server: &str) -> PiEnv {
@@ -27,16 +29,27 @@ fn pi_env(version: PiVersion, server: &str) -> PiEnv {
 
 /// Opens the dialog of `/login` for an account.
 fn open_dialog(pi: &PiScreen<'_>) {
+    choose_cursor(pi, &["Enter"]);
+    let screen = pi.becomes("the page or a question for a key", |screen| {
+        screen.contains(PAGE) || screen.contains("leave it empty")
+    });
+    if !screen.contains(PAGE) {
+        pi.keys(&["Enter"]);
+    }
+    pi.shows(PAGE);
+}
+
+/// Chooses Cursor in `/login`; `kind` are the keys that choose the kind of login.
+fn choose_cursor(pi: &PiScreen<'_>, kind: &[&str]) {
     pi.enter("/login");
     pi.becomes("the choice of a login", |screen| {
         screen.contains("→ Use a subscription") || screen.contains("→ Sign in with an account")
     });
-    pi.keys(&["Enter"]);
+    pi.keys(kind);
     pi.shows("Select provider");
     pi.type_in("Cursor");
     pi.shows("→ Cursor");
     pi.keys(&["Enter"]);
-    pi.shows("/loginDeepControl?challenge=");
 }
 
 fn stored(pi_env: &PiEnv) -> Json {
@@ -148,6 +161,46 @@ fn a_login_can_be_cancelled(version: PiVersion) {
     // pi ends, because the login does not wait any longer.
     pi.quit();
     pi_env.no_sidecar_is_left();
+}
+
+/// A newer pi has a dialog for keys and stores what it is given; the extension reports a wrong one. An
+/// older pi asks for an account only; there the extension asks for a key first.
+fn a_wrong_key_is_reported(version: PiVersion) {
+    let pi_env = pi_env(version, "login_pending = 0");
+    let pi = PiScreen::start(&pi_env, "one", "no Cursor API key");
+    let has_dialog = matches!(version, PiVersion::V087 | PiVersion::V150);
+    let give = |key: &str| {
+        let kinds: &[&str] = if has_dialog {
+            &["Down", "Enter"]
+        } else {
+            &["Enter"]
+        };
+        choose_cursor(&pi, kinds);
+        let question = if has_dialog {
+            "Enter API key"
+        } else {
+            "leave it empty"
+        };
+        pi.shows(question);
+        pi.type_in(key);
+        pi.keys(&["Enter"]);
+        pi.becomes("the end of the dialog", |screen| !screen.contains(question));
+    };
+    give("crsr_invalid");
+    pi.shows("Cursor did not accept the API key");
+    give("crsr_right");
+    until_named("the key is stored", || {
+        stored(&pi_env)
+            .to_string()
+            .contains("crsr_right")
+            .then_some(())
+    });
+    pi.enter("two");
+    pi.shows("Heard: ");
+    let recording = pi_env.recorded("the run", |recording| recording.verdicts().len() == 1);
+    let keys = recording.bearers("/auth/exchange_user_api_key");
+    assert_eq!(keys.last(), Some(&fingerprint("crsr_right")), "{keys:?}");
+    pi.quit();
 }
 
 fn a_login_that_has_ended_is_reported_once(version: PiVersion) {

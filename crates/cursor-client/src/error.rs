@@ -94,6 +94,11 @@ pub enum TransportError {
     /// An envelope whose payload is not a valid message.
     #[error("malformed message from the server")]
     Message,
+    /// A web page in place of a response: of a proxy, a portal, or a check for robots.
+    #[error(
+        "a web page was sent in place of Cursor's response; check the network and its proxy, then try again"
+    )]
+    WebPage,
     /// A message that is larger than the limit.
     #[error("Cursor sent a message of {size} bytes; no more than {limit} are taken")]
     MessageTooLarge {
@@ -122,6 +127,14 @@ pub enum TransportError {
 }
 
 impl TransportError {
+    /// Returns the error for a response that is not what was requested.
+    pub(crate) fn of_unreadable(response: &[u8]) -> Self {
+        match response.trim_ascii_start().first() {
+            Some(b'<') => Self::WebPage,
+            _ => Self::Message,
+        }
+    }
+
     /// Returns whether the connection accepts no more streams. The server has processed nothing of
     /// the refused stream, so it is safe to retry.
     pub fn is_refusal(&self) -> bool {

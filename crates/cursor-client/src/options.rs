@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use secrecy::SecretString;
 
+use crate::account::Keyring;
 use crate::endpoint::EndpointOptions;
 use crate::headers::Identity;
 use crate::http_clients::TrustRoots;
@@ -28,4 +29,6 @@ pub struct ClientOptions {
     pub cli_logins: Vec<PathBuf>,
     /// The state directory, which contains the stored login; `None` if there is none.
     pub state_dir: Option<PathBuf>,
+    /// The keyring with the key of the stored login.
+    pub keyring: Keyring,
 }

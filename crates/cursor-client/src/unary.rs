@@ -74,7 +74,7 @@ impl Http {
         Answer::decode(body.clone())
             .ok()
             .or_else(|| Answer::decode(envelope::unwrap_unary(&body)?).ok())
-            .ok_or_else(|| TransportError::Message.into())
+            .ok_or_else(|| TransportError::of_unreadable(&body).into())
     }
 
     /// Makes a Connect call in JSON and returns the response.
@@ -190,5 +190,5 @@ impl Http {
 }
 
 fn json(body: &[u8]) -> Result<Json, CallError> {
-    serde_json::from_slice(body).map_err(|_| TransportError::Message.into())
+    serde_json::from_slice(body).map_err(|_| TransportError::of_unreadable(body).into())
 }

@@ -69,9 +69,11 @@ impl OpenError {
             )))) if remote.status == Some(429) => Failure::Server(format!("{text} (HTTP 429)")),
             Self::Exchange(error) if error.is_transient() => Failure::Server(text),
             Self::Exchange(ExchangeError::Rejected(_)) => Failure::Key(text),
-            Self::Exchange(ExchangeError::SignedOut(_) | ExchangeError::OtherAccount) => {
-                Failure::Login(text)
-            }
+            Self::Exchange(
+                ExchangeError::SignedOut(_)
+                | ExchangeError::NotRenewed(_)
+                | ExchangeError::OtherAccount,
+            ) => Failure::Login(text),
             Self::Exchange(_) | Self::Setup(_) | Self::State(_) => Failure::Refused(text),
         }
     }

@@ -4,21 +4,28 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value as Json, json};
 
 use super::credential::{Credential, LoginTokens};
 use super::key::ApiKey;
+use super::keyring::{Keyring, KeyringError};
 use super::refresh::RefreshEndpoint;
 use crate::ClientOptions;
 use crate::endpoint::Endpoints;
 use foundation::private_files::{self, PrivateFileError};
 
 const OWN_FILE: &str = "login.json";
+/// How the names of files begin that replace it.
+const OWN_PREFIX: &str = "login.";
 const HOST_FILES: &str = "host-login-";
 /// The version of files with tokens; files of version 1 contain an API key.
 const VERSION: u64 = 2;
 const KEY_VERSION: u64 = 1;
+/// The version of files whose secrets are sealed with a key of the keyring.
+const SEALED_VERSION: u64 = 3;
+/// The members of a file that are secrets.
+const SECRETS: [&str; 3] = ["accessToken", "refreshToken", "apiKey"];
 
 /// A login on this machine.
 #[derive(Debug, Clone)]
@@ -38,43 +45,136 @@ pub struct StoredLogin {
     pub key_expires_ms: Option<u64>,
     /// Where the tokens were renewed last.
     pub(super) refresh_endpoint: Option<RefreshEndpoint>,
+    /// Whether the file is sealed with a key of the keyring.
+    pub(super) is_sealed: bool,
 }
 
 /// A file with a login.
 #[derive(Debug, Clone)]
-pub(super) struct LoginFile(PathBuf);
+pub(super) struct LoginFile {
+    path: PathBuf,
+    keyring: Keyring,
+}
+
+/// Why a login could not be read, written or deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum LoginFileError {
+    /// The file.
+    #[error(transparent)]
+    File(#[from] PrivateFileError),
+    /// A newer version wrote it.
+    #[error(
+        "{} was written by a newer version of cursor-sidecar; use that version, or sign in again with `cursor-sidecar login`",
+        .0.display()
+    )]
+    Newer(PathBuf),
+    /// The keyring that has the key of the file.
+    #[error("{error}; without PI_CURSOR_KEYRING=on, a login is stored in a private file alone")]
+    Keyring {
+        /// What is wrong with it.
+        error: KeyringError,
+    },
+}
+
+impl From<KeyringError> for LoginFileError {
+    fn from(error: KeyringError) -> Self {
+        Self::Keyring { error }
+    }
+}
 
 impl LoginFile {
     /// Returns the file of `cursor-sidecar login`; `None` without a state directory.
     pub(super) fn own(options: &ClientOptions) -> Option<Self> {
-        Some(Self(options.state_dir.as_ref()?.join(OWN_FILE)))
+        Self::named(OWN_FILE, options)
     }
 
     /// Returns the file for renewed tokens of an account whose login a host stores.
     pub(super) fn of_host(options: &ClientOptions, account: &str) -> Option<Self> {
-        let name = format!("{HOST_FILES}{account}.json");
-        Some(Self(options.state_dir.as_ref()?.join(name)))
+        Self::named(&format!("{HOST_FILES}{account}.json"), options)
+    }
+
+    fn named(name: &str, options: &ClientOptions) -> Option<Self> {
+        Some(Self {
+            path: options.state_dir.as_ref()?.join(name),
+            keyring: options.keyring.clone(),
+        })
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.0
+        &self.path
+    }
+
+    fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
     }
 
     /// Returns the login in the file; `None` if there is no file.
-    pub(super) fn read(&self) -> Result<Option<StoredLogin>, PrivateFileError> {
-        let Some(text) = private_files::read_secret(&self.0)? else {
+    pub(super) fn read(&self) -> Result<Option<StoredLogin>, LoginFileError> {
+        let Some(text) = private_files::read_secret(&self.path)? else {
             return Ok(None);
         };
-        let login = StoredLogin::parse(&text).ok_or_else(|| PrivateFileError::Damaged {
-            path: self.0.clone(),
-            problem: "not a login file of this version".into(),
-        })?;
+        let damaged = |problem: &str| PrivateFileError::Damaged {
+            path: self.path.clone(),
+            problem: problem.into(),
+        };
+        let mut json: Json =
+            serde_json::from_str(&text).map_err(|_| damaged("not a login file"))?;
+        let is_sealed = json["version"] == SEALED_VERSION;
+        if is_sealed {
+            self.unseal(&mut json)?;
+        } else if json["version"].as_u64() > Some(SEALED_VERSION) {
+            return Err(LoginFileError::Newer(self.path.clone()));
+        }
+        let mut login = StoredLogin::parse(&json).ok_or_else(|| damaged("not a login file"))?;
+        login.is_sealed = is_sealed;
         login.credential.learn();
         Ok(Some(login))
     }
 
-    pub(super) fn write(&self, login: &StoredLogin) -> Result<(), PrivateFileError> {
-        private_files::write(&self.0, format!("{:#}\n", login.to_json()).as_bytes())
+    pub(super) fn write(&self, login: &StoredLogin) -> Result<(), LoginFileError> {
+        let mut json = login.to_json();
+        if login.is_sealed {
+            self.seal(&mut json)?;
+        }
+        private_files::write(&self.path, format!("{json:#}\n").as_bytes())?;
+        Ok(())
+    }
+
+    /// Replaces the secrets by one sealed text.
+    fn seal(&self, json: &mut Json) -> Result<(), KeyringError> {
+        let mut secrets = serde_json::Map::new();
+        for name in SECRETS {
+            let secret = json[name].take();
+            secrets.insert(name.to_owned(), secret);
+        }
+        let owner = json["backendUrl"].as_str().unwrap_or_default();
+        let text = SecretString::from(Json::from(secrets).to_string());
+        let sealed = self.keyring.seal(self.folder(), owner, &text)?;
+        json["form"] = json["version"].take();
+        json["version"] = json!(SEALED_VERSION);
+        json["sealed"] = json!(sealed);
+        Ok(())
+    }
+
+    fn unseal(&self, json: &mut Json) -> Result<(), KeyringError> {
+        let owner = json["backendUrl"].as_str().unwrap_or_default();
+        let sealed = json["sealed"].as_str().unwrap_or_default();
+        let text = self.keyring.open(self.folder(), owner, sealed)?;
+        let secrets: Json =
+            serde_json::from_str(text.expose_secret()).map_err(|_| KeyringError::WrongKey)?;
+        for name in SECRETS {
+            json[name] = secrets[name].clone();
+        }
+        json["version"] = json["form"].take();
+        Ok(())
+    }
+}
+
+fn no_state_dir() -> PrivateFileError {
+    PrivateFileError::Io {
+        doing: "write",
+        path: OWN_FILE.into(),
+        cause: std::io::Error::other("there is no state directory; set PI_CURSOR_STATE_DIR"),
     }
 }
 
@@ -108,12 +208,13 @@ impl StoredLogin {
             issued_ms: now,
             key_expires_ms: None,
             refresh_endpoint: None,
+            is_sealed: false,
         }
     }
 
     /// Returns the login of `cursor-sidecar login` for the configured server, unless it has
     /// expired and cannot be renewed.
-    pub fn load(options: &ClientOptions) -> Result<Option<Self>, PrivateFileError> {
+    pub fn load(options: &ClientOptions) -> Result<Option<Self>, LoginFileError> {
         let Some(file) = LoginFile::own(options) else {
             return Ok(None);
         };
@@ -149,35 +250,54 @@ impl StoredLogin {
         }
     }
 
-    /// Stores the login and replaces an earlier one.
-    pub fn save(&self, options: &ClientOptions) -> Result<(), PrivateFileError> {
-        let Some(file) = LoginFile::own(options) else {
-            return Err(PrivateFileError::Io {
-                doing: "write",
-                path: OWN_FILE.into(),
-                cause: std::io::Error::other(
-                    "there is no state directory; set PI_CURSOR_STATE_DIR",
-                ),
-            });
-        };
-        file.write(self)
+    /// Returns an error if a login could not be stored, so that none is begun in vain.
+    pub fn prepare(options: &ClientOptions) -> Result<(), LoginFileError> {
+        let file = LoginFile::own(options).ok_or_else(no_state_dir)?;
+        // Creates the folder, and a file in it. It does not matter whether another process has the lock.
+        private_files::try_lock(&file.path)?;
+        if options.keyring.seals_logins {
+            options.keyring.prepare(file.folder())?;
+        }
+        Ok(())
+    }
+
+    /// Stores the login and replaces an earlier one. The user's choice decides whether it is
+    /// sealed; when its tokens are renewed, it stays as it is.
+    pub fn save(&self, options: &ClientOptions) -> Result<(), LoginFileError> {
+        let file = LoginFile::own(options).ok_or_else(no_state_dir)?;
+        file.write(&Self {
+            is_sealed: options.keyring.seals_logins,
+            ..self.clone()
+        })
     }
 
     /// Deletes the stored login and renewed tokens of hosts. Returns whether there was a login.
-    pub fn delete(options: &ClientOptions) -> Result<bool, PrivateFileError> {
+    pub fn delete(options: &ClientOptions) -> Result<bool, LoginFileError> {
         let Some(folder) = &options.state_dir else {
             return Ok(false);
         };
+        let file = folder.join(OWN_FILE);
+        let text = private_files::read_secret(&file).ok().flatten();
+        let json: Option<Json> = text.and_then(|text| serde_json::from_str(&text).ok());
+        let is_sealed = json.is_some_and(|json| json["version"] == SEALED_VERSION);
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         for entry in entries {
             let name = entry.file_name();
             let name = name.to_string_lossy();
+            let is_of_host = name.starts_with(HOST_FILES);
+            // A process that was killed while it wrote leaves a file with tokens.
+            let is_unfinished = name.starts_with(OWN_PREFIX) && name.ends_with(".new");
             // Locks contain nothing, and another process may hold one.
-            if name.starts_with(HOST_FILES) && !name.ends_with(".lock") {
+            if (is_of_host || is_unfinished) && !name.ends_with(".lock") {
                 remove(&entry.path())?;
             }
         }
-        remove(&folder.join(OWN_FILE))
+        let removed = remove(&file)?;
+        if is_sealed && let Err(error) = options.keyring.remove(folder) {
+            // Without the file, the key opens nothing.
+            tracing::debug!(%error, "login.key_not_removed");
+        }
+        Ok(removed)
     }
 
     fn to_json(&self) -> Json {
@@ -204,8 +324,7 @@ impl StoredLogin {
         json
     }
 
-    fn parse(text: &str) -> Option<Self> {
-        let json: Json = serde_json::from_str(text).ok()?;
+    fn parse(json: &Json) -> Option<Self> {
         let text = |name: &str| json[name].as_str();
         let created_ms = json["createdAtMs"].as_u64()?;
         let mut login = Self {
@@ -223,6 +342,7 @@ impl StoredLogin {
             issued_ms: json["issuedAtMs"].as_u64().unwrap_or(created_ms),
             key_expires_ms: None,
             refresh_endpoint: text("refreshEndpoint").and_then(RefreshEndpoint::find),
+            is_sealed: false,
         };
         if let Credential::Key(_) = login.credential {
             login.key_expires_ms = Some(json["apiKeyExpiresAtMs"].as_u64()?);

@@ -45,6 +45,9 @@ pub enum ExchangeError {
         "the Cursor login has ended ({0}); sign in again with /login, or with `cursor-sidecar login`"
     )]
     SignedOut(String),
+    /// A token that is not renewed here has expired, or was not accepted.
+    #[error("{0}")]
+    NotRenewed(&'static str),
     /// A renewed token belongs to another account.
     #[error(
         "Cursor returned a token of another account, which is not used; sign in again with /login, or with `cursor-sidecar login`"

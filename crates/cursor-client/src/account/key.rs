@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 pub struct ApiKey(SecretString);
 
 /// Why there is no usable key. Never contains the key itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// There is no key.
     #[error(
@@ -24,6 +24,9 @@ pub enum KeyError {
     /// An access token that no header can carry.
     #[error("the Cursor access token is damaged; sign in again")]
     Token,
+    /// The stored login cannot be used, and there is no other credential.
+    #[error("the stored Cursor login cannot be used: {0}")]
+    StoredLogin(String),
 }
 
 impl ApiKey {

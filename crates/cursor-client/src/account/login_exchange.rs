@@ -14,6 +14,7 @@ use super::credential_store::{LoginFile, StoredLogin, unix_ms};
 use super::exchange::{ExchangeError, TokenExchange};
 use super::refresh;
 use super::sources::{self, CredentialSource};
+use super::token::ASSUMED_LIFETIME;
 use crate::ClientOptions;
 use crate::endpoint::BaseUrl;
 use crate::http_clients::Http;
@@ -98,7 +99,7 @@ impl LoginExchange {
 
     async fn renew(&self, state: &mut LoginState) -> Result<(), ExchangeError> {
         let Some(refresh_token) = tokens_of(&state.login).refresh else {
-            return Err(ExchangeError::SignedOut(self.end_reason().into()));
+            return Err(self.end());
         };
         let paused = |(at, error): &(tokio::time::Instant, ExchangeError)| {
             (at.elapsed() < REFUSAL_PAUSE).then(|| error.clone())
@@ -208,13 +209,7 @@ impl LoginExchange {
         let Some(expiry) = claims::expiry(tokens.access.expose_secret()) else {
             return false;
         };
-        let expiry_ms = unix_ms(expiry);
-        let early = expiry_ms.saturating_sub(RENEW_EARLY.as_millis() as u64);
-        let half = match login.issued_ms {
-            0 => 0,
-            issued => issued + expiry_ms.saturating_sub(issued) / 2,
-        };
-        early.max(half) <= unix_ms(SystemTime::now())
+        renewal_due_ms(login.issued_ms, unix_ms(expiry)) <= unix_ms(SystemTime::now())
     }
 
     /// Waits for the lock of the login, but not for a process that is stuck.
@@ -239,18 +234,31 @@ impl LoginExchange {
         }
     }
 
-    fn end_reason(&self) -> &'static str {
+    /// Returns the error for tokens that have expired, or were not accepted, and are not renewed.
+    /// A source that precedes a login would hide a new login, so its advice is another.
+    fn end(&self) -> ExchangeError {
         match self.source {
-            CredentialSource::AccessToken => {
-                "CURSOR_ACCESS_TOKEN has expired and cannot be renewed"
-            }
-            CredentialSource::CursorCli => {
-                "the login of the Cursor CLI has expired; the CLI renews it when it is used"
-            }
+            CredentialSource::AccessToken => ExchangeError::NotRenewed(
+                "CURSOR_ACCESS_TOKEN has expired, or is not an access token of Cursor; set a new one, or remove it to use another credential",
+            ),
+            CredentialSource::CursorCli => ExchangeError::NotRenewed(
+                "the login of the Cursor CLI has expired; use the CLI once, which renews it, or sign in with `cursor-sidecar login`",
+            ),
             CredentialSource::Host | CredentialSource::Environment | CredentialSource::Login => {
-                "it has expired"
+                ExchangeError::SignedOut("it has expired".into())
             }
         }
+    }
+}
+
+/// Returns when a token is due. `issued` is 0 if it is not known.
+fn renewal_due_ms(issued: u64, expiry: u64) -> u64 {
+    let early = expiry.saturating_sub(RENEW_EARLY.as_millis() as u64);
+    match issued {
+        0 => early,
+        // This machine's clock is ahead of Cursor's: renewing at each request would not help.
+        issued if expiry <= issued => issued + ASSUMED_LIFETIME.as_millis() as u64,
+        issued => early.max(issued + (expiry - issued) / 2),
     }
 }
 
@@ -276,5 +284,21 @@ impl TokenExchange for LoginExchange {
     fn rejected(&self, token: &SecretString) {
         let mut rejected = self.rejected.lock().unwrap_or_else(PoisonError::into_inner);
         *rejected = Some(token.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_due_early_or_at_half_its_lifetime() {
+        const MINUTE: u64 = 60_000;
+        assert_eq!(renewal_due_ms(0, 60 * MINUTE), 55 * MINUTE);
+        assert_eq!(renewal_due_ms(10 * MINUTE, 70 * MINUTE), 65 * MINUTE);
+        assert_eq!(renewal_due_ms(10 * MINUTE, 14 * MINUTE), 12 * MINUTE);
+        // Issued on a clock that is a day ahead.
+        let issued = 24 * 60 * MINUTE;
+        assert_eq!(renewal_due_ms(issued, 60 * MINUTE), issued + 30 * MINUTE);
     }
 }

@@ -119,7 +119,7 @@ async fn ask(
     match (status, parsed) {
         (200..=299, Some(parsed)) => renewed(&parsed, token),
         // A page in place of a response says nothing about the login.
-        (200..=299, None) => Err(transient(TransportError::Message.into())),
+        (200..=299, None) => Err(transient(TransportError::of_unreadable(&response).into())),
         (404 | 405, _) => Ok(RefreshOutcome::NoSuchEndpoint),
         (400 | 401, _) | (403, Some(_)) => {
             let reason = RemoteError::from_response(status, &response).text();

@@ -52,12 +52,16 @@ pub fn find_credential(
     if let Some(text) = given.filter(|text| is_set(text)) {
         return Ok((Credential::parse(text)?, CredentialSource::Host));
     }
+    let mut unusable = None;
     for source in CredentialSource::OWN {
-        if let Some(credential) = credential_of(source, options) {
-            return Ok((credential?, source));
+        match credential_of(source, options) {
+            // The login of the Cursor CLI may still be there.
+            Some(Err(error @ KeyError::StoredLogin(_))) => unusable = Some(error),
+            Some(credential) => return Ok((credential?, source)),
+            None => {}
         }
     }
-    Err(KeyError::Missing)
+    Err(unusable.unwrap_or(KeyError::Missing))
 }
 
 /// Returns the credential of one of the user's own sources; `None` if it has none.
@@ -81,10 +85,7 @@ pub fn credential_of(
         }
         CredentialSource::Login => match StoredLogin::load(options) {
             Ok(login) => Some(Ok(login?.credential)),
-            Err(error) => {
-                tracing::warn!("{error}");
-                None
-            }
+            Err(error) => Some(Err(KeyError::StoredLogin(error.to_string()))),
         },
         CredentialSource::CursorCli => cli_login(&options.cli_logins).map(Ok),
     }
@@ -200,6 +201,15 @@ mod tests {
         std::fs::set_permissions(&file, open).unwrap();
         let error = StoredLogin::load(&options).unwrap_err().to_string();
         assert!(error.contains("other users can read it"), "{error}");
-        assert_eq!(source(None, &options), Err(KeyError::Missing));
+        let problem = Err(KeyError::StoredLogin(error));
+        assert_eq!(source(None, &options), problem);
+        // A file of the CLI is used all the same.
+        let cli = root.path().join("auth.json");
+        std::fs::write(&cli, r#"{"accessToken":"cli-token"}"#).unwrap();
+        let options = ClientOptions {
+            cli_logins: vec![cli],
+            ..options
+        };
+        assert_eq!(source(None, &options), Ok(CredentialSource::CursorCli));
     }
 }

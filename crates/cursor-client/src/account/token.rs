@@ -18,8 +18,9 @@ use crate::unary::CallError;
 use cursor_proto::connect_code::Code;
 use foundation::VariantName;
 
-/// Assumed for a token without a readable expiry.
-const ASSUMED_LIFETIME: Duration = Duration::from_secs(30 * 60);
+/// Assumed for a token without a readable expiry, and for one that seems to have expired when it was
+/// issued, because then this machine's clock is ahead of Cursor's.
+pub(super) const ASSUMED_LIFETIME: Duration = Duration::from_secs(30 * 60);
 /// After a failed renewal the old token stays in use and the next attempt waits this long.
 const RETRY_DELAY: Duration = Duration::from_secs(30);
 
@@ -156,9 +157,10 @@ fn action_for(
 
 impl TokenLifetime {
     fn parse(token: &str, now: Instant, wall: SystemTime) -> Self {
-        let left = expiry(token).map_or(ASSUMED_LIFETIME, |expiry| {
-            expiry.duration_since(wall).unwrap_or_default()
-        });
+        let left = expiry(token).and_then(|expiry| expiry.duration_since(wall).ok());
+        let left = left
+            .filter(|left| !left.is_zero())
+            .unwrap_or(ASSUMED_LIFETIME);
         // Renewed five minutes early, or at half the lifetime if that is later.
         let renew_after = left.saturating_sub(RENEW_EARLY).max(left / 2);
         Self {
