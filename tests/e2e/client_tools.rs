@@ -20,6 +20,9 @@ const OPENCODE: &str =
 const CODEX: &str =
     include_str!("../../crates/agent-tools/src/host_delegate/testdata/clients/codex.json");
 
+const CLAUDE: &str =
+    include_str!("../../crates/agent-tools/src/host_delegate/testdata/clients/claude-code.json");
+
 /// Answers each call with the next result, after checking the call; returns the last text.
 async fn converse(
     gateway: &GatewayProcess,
@@ -215,6 +218,62 @@ async fn a_long_command_of_codex_is_polled_until_it_ends() {
         ),
     ];
     assert_eq!(converse(&gateway, tools(CODEX), &expected).await, "Done.");
+    simulator.recording().await.assert_played(&["completed"]);
+}
+
+/// Claude Code does not show a file twice. What it says instead is not taken for the file: the file is
+/// read in another way, and a change is based on its text.
+#[tokio::test]
+async fn a_file_that_the_client_has_shown_before_is_read_in_another_way() {
+    let read = |range: &str, id: &str, content: &str| {
+        exec(
+            &format!(r#"{{ readArgs = {{ path = "a.txt", {range}toolCallId = "{id}" }} }}"#),
+            &format!(r#"{{ readResult = {{ success = {{ content = "{content}" }} }} }}"#),
+        )
+    };
+    let steps = [
+        CONTEXT.to_owned(),
+        read("", "a", r"one\ntwo\nthree"),
+        read("offset = 2, limit = 1, ", "b", "two"),
+        exec(
+            r#"{ writeArgs = { path = "a.txt", fileText = "one\nTWO\nthree", toolCallId = "c" } }"#,
+            r#"{ writeResult = { success = { linesCreated = 3 } } }"#,
+        ),
+        exec(
+            r#"{ readArgs = { path = "a.txt", toolCallId = "d" } }"#,
+            r#"{ readResult = { error = { error = { "$contains" = "unchanged since" } } } }"#,
+        ),
+        r#"{ text = "Done." }"#.to_owned(),
+    ];
+    let simulator = runs(&[steps.join(", ")]);
+    let gateway = GatewayProcess::start(&simulator, &[]);
+    let folder = gateway.folder().canonicalize().unwrap();
+    let path = folder.join("a.txt");
+    let whole = json!({"file_path": path});
+    let lines = json!({"file_path": path, "offset": 1, "limit": 2000});
+    let shown = || "1\tone\n2\ttwo\n3\tthree".to_owned();
+    let notice = || {
+        "File unchanged since last read. The content from the earlier Read tool_result in this conversation is still current — refer to that instead of re-reading.".to_owned()
+    };
+    let wasted = "Wasted call — file unchanged since your last Read. Refer to that earlier tool_result instead.";
+    let expected = [
+        ("Read", whole.clone(), notice()),
+        ("Read", lines.clone(), shown()),
+        (
+            "Read",
+            json!({"file_path": path, "offset": 2, "limit": 1}),
+            wasted.to_owned(),
+        ),
+        ("Read", whole.clone(), shown()),
+        (
+            "Edit",
+            json!({"file_path": path, "old_string": "two\n", "new_string": "TWO\n"}),
+            format!("The file {} has been updated.", path.display()),
+        ),
+        ("Read", whole, notice()),
+        ("Read", lines, notice()),
+    ];
+    assert_eq!(converse(&gateway, tools(CLAUDE), &expected).await, "Done.");
     simulator.recording().await.assert_played(&["completed"]);
 }
 

@@ -99,7 +99,7 @@ async fn a_whole_history_takes_one_run_however_many_requests() {
             (&json!("It says 42."), &json!("completed"))
         );
         let usage = json!({"input_tokens": 100, "output_tokens": 5, "total_tokens": 105,
-            "input_tokens_details": {"cached_tokens": 0},
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
             "output_tokens_details": {"reasoning_tokens": 0}});
         assert_eq!(answer["usage"], usage);
         let recording = simulator.recording().await;

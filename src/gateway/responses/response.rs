@@ -366,6 +366,7 @@ fn message_item(id: &str, text: &str, status: &str) -> Json {
 fn usage(usage: &AnswerUsage) -> Json {
     let (input, output) = (usage.tokens.prompt(), usage.tokens.output);
     json!({"input_tokens": input, "output_tokens": output, "total_tokens": input + output,
-           "input_tokens_details": {"cached_tokens": usage.tokens.cache_read},
+           "input_tokens_details": {"cached_tokens": usage.tokens.cache_read,
+                                    "cache_write_tokens": usage.tokens.cache_write},
            "output_tokens_details": {"reasoning_tokens": usage.reasoning}})
 }

@@ -39,8 +39,9 @@ pub use host_tool_set::HostToolSet;
 use parse_listing::SearchTarget;
 use paths::PathResolver;
 pub use read_cache::ReadCache;
+use result_formats::ResultReader;
 use tool_shapes::PollCall;
-use translate_request::CallContext;
+use translate_request::{CallContext, HostToolCall};
 
 /// Maximum size in bytes of a file whose change is sent as an edit; a larger one is written
 /// whole.
@@ -251,9 +252,17 @@ impl HostDelegate {
         let done = async move {
             let mut result = answer.await;
             if let Some(poll) = &planned.poll {
-                result = self.poll(poll, result, &replies, abort).await;
+                result = self.poll(poll, result, &replies, abort.clone()).await;
             }
-            let result = planned.reader.read(result);
+            let mut reader = planned.reader;
+            if reader.refers_to_an_earlier_read(&result)
+                && let Some(again) = self.read_again(&request, &reader, &current.host)
+            {
+                let (call, answer) = self.bridge.direct(&again.tool, again.arguments, abort);
+                replies.call(call).await;
+                (reader, result) = (again.reader, answer.await);
+            }
+            let result = reader.read(result);
             self.seen.note(&request, &result, &self.resolver);
             let (target, took) = (self.target(&request).await, started.elapsed());
             for reply in translate_result::replies(request, result, &self.resolver, target, took)? {
@@ -265,6 +274,21 @@ impl HostDelegate {
             done: Box::pin(done),
             call: Some(call),
         }
+    }
+
+    fn read_again(
+        &self,
+        request: &ExecRequest,
+        first: &ResultReader,
+        tools: &HostToolSet,
+    ) -> Option<HostToolCall> {
+        let around = CallContext {
+            tools,
+            workspace: &self.resolver.workspace,
+            absolute: &|path| self.resolver.of(path),
+            before: None,
+        };
+        translate_request::read_again(request, first, &around)
     }
 
     /// Asks the host for the rest of a command's output until the command has ended.

@@ -131,6 +131,17 @@ impl ResultReader {
         }
     }
 
+    /// Returns whether the host refers to an earlier result instead of reading the file again.
+    pub(super) fn refers_to_an_earlier_read(&self, result: &HostResult) -> bool {
+        let Some(Content::Text(text)) = result.content.first() else {
+            return false;
+        };
+        matches!(
+            self.format,
+            ResultFormat::ClaudeRead | ResultFormat::QwenRead
+        ) && file_text::is_unchanged_notice(text)
+    }
+
     fn convert(&self, given: ToolText) -> ToolText {
         use ResultFormat as Format;
         match self.format {

@@ -121,6 +121,32 @@ pub(super) fn call(request: &ExecRequest, around: &CallContext<'_>) -> Option<Ho
     }
 }
 
+/// Returns another call that reads the same, for a host that does not show again what the same call
+/// has shown: a range for the whole file, the whole file for a range.
+pub(super) fn read_again(
+    request: &ExecRequest,
+    first: &ResultReader,
+    around: &CallContext<'_>,
+) -> Option<HostToolCall> {
+    let ExecRequest::ReadArgs(args) = request else {
+        return None;
+    };
+    let values = around.at(Some(&args.path));
+    let part = args.offset.is_some() || args.limit.is_some();
+    if part && first.slice.is_none() {
+        let mut whole = around.read(values, None, None)?;
+        whole.reader.slice = Some(Slice {
+            offset: args.offset.unwrap_or(1),
+            limit: args.limit,
+        });
+        Some(whole)
+    } else {
+        let mut lines = around.read(values, Some(1), Some(DEFAULT_LIMIT))?;
+        lines.reader.slice = first.slice;
+        Some(lines)
+    }
+}
+
 fn put(values: &mut Operands, name: &'static str, value: Option<impl Into<Json>>) {
     if let Some(value) = value {
         values.insert(name, value.into());

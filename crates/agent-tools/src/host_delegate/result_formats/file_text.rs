@@ -116,8 +116,23 @@ pub(super) fn opencode(given: ToolText) -> ToolText {
     }
 }
 
+/// Returns whether a text says, instead of the file, that an earlier result has it. It must not be taken
+/// for the file: a later change would be based on it.
+pub(super) fn is_unchanged_notice(text: &str) -> bool {
+    static NOTICE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        let notice = r"(?i)^(?:<system-reminder>)?(?:\[?File (?:[^\n]{1,500} )?|Wasted call\b[^\n]{1,20}\bfile )unchanged since (?:your )?last read\b";
+        Regex::new(notice).ok()
+    });
+    NOTICE
+        .as_ref()
+        .is_some_and(|it| it.is_match(text.trim_start()))
+}
+
 /// Claude Code: numbered lines; a last empty line stands for the line break at the end.
 pub(super) fn claude(given: ToolText) -> ToolText {
+    if is_unchanged_notice(&given.text) {
+        return ToolText::failed(given.text);
+    }
     let given = failure_by_start(given);
     if given.failed {
         let text = given.text.trim_start_matches("<tool_use_error>");
@@ -156,8 +171,8 @@ pub(super) fn qwen(given: ToolText) -> ToolText {
     static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"^Showing lines (\d+)-(\d+) of (\d+) total lines\.[^\n]*\n\n---\n\n").ok()
     });
-    if given.failed {
-        return given;
+    if given.failed || is_unchanged_notice(&given.text) {
+        return ToolText::failed(given.text);
     }
     let found = HEADER.as_ref().and_then(|it| it.captures(&given.text));
     let Some(parts) = found else {
@@ -166,6 +181,7 @@ pub(super) fn qwen(given: ToolText) -> ToolText {
     let number = |at| parts.get(at).and_then(|part| part.as_str().parse().ok());
     let text = &given.text[parts.get(0).map_or(0, |header| header.end())..];
     match (number(1), number(2), number(3)) {
+        (Some(1), Some(last), Some(total)) if last >= total => ToolText::done(text),
         (Some(first), Some(last), Some(total)) => ToolText::done(showing(text, first, last, total)),
         _ => ToolText::done(text),
     }
