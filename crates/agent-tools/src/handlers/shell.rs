@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use super::io_errors;
+use crate::errno::Errno;
 use crate::shell::background_log::LogHeader;
+use crate::shell::command_line;
 use crate::shell::command_policy::{CommandDenied, no_sandbox};
 use crate::shell::foreground::{CommandOutcome, CommandSpec, Foreground, OutputSink};
 use crate::shell::output::{OutputLimit, OutputSpill, Stream};
@@ -410,7 +411,7 @@ impl ShellHandler {
 
 /// Returns why a shell did not start, in the official client's wording.
 fn spawn_error_text(error: &io::Error) -> String {
-    let shell = process_group::shell().display();
+    let shell = command_line::shell().display();
     if let Some(refused) = error
         .get_ref()
         .filter(|cause| cause.is::<TooManyCommands>())

@@ -2,6 +2,7 @@
 //! decide which commands may run.
 
 pub(crate) mod background_log;
+pub(crate) mod command_line;
 pub(crate) mod command_policy;
 mod denylist;
 pub(crate) mod foreground;

@@ -2,9 +2,8 @@
 //! aliases and options. Where hooks or a denylist judge commands by their text, no code carries
 //! over, only the directory and the exported variables as data.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -119,7 +118,7 @@ impl ShellStateFiles {
             }
         };
         Some(SavedShell {
-            folder: OsStr::from_bytes(folder).into(),
+            folder: os_text(folder).into(),
             state,
         })
     }
@@ -149,10 +148,21 @@ fn variables(text: &[u8]) -> Vec<(OsString, OsString)> {
             && !CODE.contains(&name)
             && !name.starts_with(b"BASH_FUNC_")
             && !name.starts_with(b"__");
-        let owned = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
-        counts.then(|| (owned(name), owned(value)))
+        counts.then(|| (os_text(name), os_text(value)))
     };
     text.split(|byte| *byte == 0).filter_map(entry).collect()
+}
+
+#[cfg(unix)]
+fn os_text(bytes: &[u8]) -> OsString {
+    use std::os::unix::ffi::OsStringExt as _;
+    OsString::from_vec(bytes.to_owned())
+}
+
+/// Shells write their state in UTF-8.
+#[cfg(windows)]
+fn os_text(bytes: &[u8]) -> OsString {
+    String::from_utf8_lossy(bytes).into_owned().into()
 }
 
 #[cfg(test)]

@@ -14,6 +14,11 @@ pub(crate) fn resolve_path(path: &str, workspace: &Path, home: Option<&Path>) ->
     plain(&joined)
 }
 
+/// Returns the root of the disk that an absolute path is on.
+pub(crate) fn disk_root(path: &Path) -> PathBuf {
+    path.ancestors().last().unwrap_or(path).to_owned()
+}
+
 /// Returns a path with `.` and `..` removed lexically.
 pub(crate) fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();

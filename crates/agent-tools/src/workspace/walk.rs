@@ -10,8 +10,8 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use ignore::{DirEntry, WalkBuilder};
-use rustix::io::Errno;
 
+use crate::errno::Errno;
 use crate::handlers::io_errors;
 
 /// The most bytes of one ignore file.

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use proptest::prelude::*;
+use rustix::fs::{CWD, Mode};
 
 use super::*;
 
