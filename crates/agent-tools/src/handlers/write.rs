@@ -250,11 +250,11 @@ impl ReplaceError {
 /// not destroy the old content.
 fn overwrite(mut old: File, bytes: &[u8]) -> io::Result<()> {
     let (was, is) = (old.metadata()?.len(), bytes.len() as u64);
-    if is > was {
-        if let Err(error) = reserve_space(&old, is) {
-            old.set_len(was)?;
-            return Err(error);
-        }
+    if is > was
+        && let Err(error) = reserve_space(&old, is)
+    {
+        old.set_len(was)?;
+        return Err(error);
     }
     old.write_all(bytes)?;
     old.set_len(is)

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::command_line;
+
 /// The state that a command starts from, and the file it saves its own state in.
 #[derive(Debug)]
 pub(crate) struct ShellStateFiles {
@@ -61,6 +63,11 @@ impl ShellStateFiles {
     /// Creates the state of a command that follows `previous` and saves its own state in `folder`.
     /// With [`StateScope::Variables`] a script that an earlier command saved is not sourced.
     pub(crate) fn new(folder: &Path, previous: Option<&SavedShell>, scope: StateScope) -> Self {
+        // Other shells save no code, only what is data.
+        let scope = match scope {
+            StateScope::Everything if command_line::is_posix() => scope,
+            StateScope::Everything | StateScope::Variables => StateScope::Variables,
+        };
         let name = format!("state-{}", Uuid::new_v4().simple());
         let counts = |state: &&SavedState| {
             scope == StateScope::Everything || matches!(state, SavedState::Variables(_))

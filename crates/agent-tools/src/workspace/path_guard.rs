@@ -15,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::cursorignore;
 use super::open_folder::{OpenFolder, opened_path};
-use super::paths::{disk_root, resolve_path};
+use super::paths::{disk_root, names_stream, resolve_path};
 use super::protected_paths::{ProtectedPathRules, ProtectedPaths, SETTING};
 use super::secret_paths::{SecretFiles, SecretPaths};
 use crate::errno::Errno;
@@ -156,6 +156,7 @@ impl PathGuard {
 
     /// Checks that a path may be read, and returns its resolved path.
     pub fn read(&self, path: &Path) -> Result<ApprovedPath, PathDenied> {
+        no_stream(path)?;
         let real = path.canonicalize().map_err(|error| {
             if io_errors::is(&error, Errno::NOENT) {
                 PathDenied::Missing
@@ -279,6 +280,7 @@ impl PathGuard {
     /// Refuses to change `.cursorignore` files, settings that name commands, credentials and
     /// protected paths.
     fn unprotected(&self, path: &Path) -> Result<(), PathDenied> {
+        no_stream(path)?;
         if cursorignore::is_rules(path) {
             tracing::warn!("refused a change of what is kept back");
             return Err(PathDenied::Rules);
@@ -344,6 +346,15 @@ fn where_it_leads(path: &Path, error: &io::Error) -> String {
     } else {
         format!("where {path} leads: {error}")
     }
+}
+
+/// Refuses a path that names a stream of a file, because rules go by the names of files.
+fn no_stream(path: &Path) -> Result<(), PathDenied> {
+    if names_stream(path) {
+        tracing::warn!("refused a stream of a file");
+        return Err(unclear(path, Errno::INVAL.into()));
+    }
+    Ok(())
 }
 
 fn unclear(path: &Path, error: io::Error) -> PathDenied {

@@ -155,8 +155,8 @@ mod tests {
 
     /// Creates a pipe without a writer, which blocks every reader.
     fn pipe(path: &Path) {
-        use rustix::fs::{CWD, FileType, Mode};
-        rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(path).status();
+        assert!(made.unwrap().success());
     }
 
     #[test]
