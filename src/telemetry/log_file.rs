@@ -212,9 +212,14 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("bashrc"), "mine").unwrap();
         std::os::unix::fs::symlink("bashrc", at("link.jsonl")).unwrap();
-        let pipe = rustix::fs::FileType::Fifo;
-        let mode = rustix::fs::Mode::from_raw_mode(0o600);
-        rustix::fs::mknodat(rustix::fs::CWD, at("pipe.jsonl"), pipe, mode, 0).unwrap();
+        let mut made = std::process::Command::new("mkfifo");
+        assert!(
+            made.arg("-m600")
+                .arg(at("pipe.jsonl"))
+                .status()
+                .unwrap()
+                .success()
+        );
         for name in ["link.jsonl", "pipe.jsonl"] {
             assert!(LogFile::open(&at(name)).is_err(), "{name}");
         }
