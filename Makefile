@@ -21,7 +21,7 @@ SOAK_TURNS ?= 10000
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS := envelope message frames journal planner scenario
 
-.PHONY: demo program test clients bench lint lint-rust lint-shim fmt faults soak fuzz record schema docs audit release-dry-run
+.PHONY: demo program test clients bench lint lint-rust lint-shim fmt faults soak fuzz record schema docs audit release-dry-run platforms
 
 # Real pi: with Cursor if CURSOR_API_KEY is set, else a tour with the simulator. Packages arrive
 # while the compiler works.
@@ -105,6 +105,10 @@ docs:
 release-dry-run:
 	$(CARGO) xtask package
 	cd target/packages && sha256sum --check SHA256SUMS
+
+# Type checks for Windows and macOS; skips a target whose standard library is missing.
+platforms:
+	@./.ci/platforms
 
 audit:
 	@command -v cargo-deny >/dev/null || $(CARGO) install cargo-deny --locked

@@ -1,5 +1,7 @@
 //! Checks of the setup, for `cursor-sidecar doctor` and for `/cursor-doctor` in a host.
 
+mod disk;
+
 use std::path::Path;
 
 use crate::account_checkup;
@@ -147,9 +149,10 @@ fn writable(folder: &Path) -> Finding {
     let lost = "turns work, but cannot be recovered after a crash";
     if !folder.exists() {
         let existing = folder.ancestors().find(|folder| folder.exists());
-        let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
-        return match existing.map(|existing| rustix::fs::access(existing, access)) {
-            Some(Ok(())) => Finding::ok(format!("state folder: {shown} (made when it is needed)")),
+        return match existing {
+            Some(existing) if disk::can_create_in(existing) => {
+                Finding::ok(format!("state folder: {shown} (made when it is needed)"))
+            }
             _ => Finding::problem(format!("state folder: {shown} cannot be created: {lost}")),
         };
     }
@@ -172,8 +175,7 @@ fn writable(folder: &Path) -> Finding {
 /// Returns a problem if little space is left.
 fn room(folder: &Path) -> Option<Finding> {
     let existing = folder.ancestors().find(|folder| folder.exists())?;
-    let disk = rustix::fs::statvfs(existing).ok()?;
-    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let free = disk::free_bytes(existing)?;
     (free < MIN_FREE_BYTES).then(|| {
         let mebibytes = free / (1024 * 1024);
         Finding::problem(format!(

@@ -1,24 +1,12 @@
 //! The limit of open files. A parked run holds the lock file of its session and, over HTTP/1.1, a
 //! connection of its own; many systems start with a limit of 1024.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+#[cfg(unix)]
+mod unix;
 
-/// Enough for the largest number of parked runs.
-const ENOUGH: u64 = 16 * 1024;
+#[cfg(unix)]
+pub(super) use unix::raise;
 
-/// Raises the limit as far as needed or allowed. With a lower one the sidecar works until it is
-/// reached.
-pub(super) fn raise() {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let wanted = maximum.map_or(ENOUGH, |most| most.min(ENOUGH));
-    if current.is_none_or(|now| now >= wanted) {
-        return;
-    }
-    let limit = Rlimit {
-        current: Some(wanted),
-        maximum,
-    };
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::debug!(%error, "the limit of open files could not be raised");
-    }
-}
+/// Does nothing, because Windows limits no process.
+#[cfg(windows)]
+pub(super) fn raise() {}

@@ -1,20 +1,11 @@
 //! Shutdown signals for a process that serves.
 
-use tokio::signal::unix::{SignalKind, signal};
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
 
-/// Resolves when a signal asks the process to end. Children are only ended by an orderly shutdown.
-pub(super) async fn shutdown_requested() {
-    let kinds = [
-        SignalKind::terminate(),
-        SignalKind::hangup(),
-        SignalKind::interrupt(),
-    ];
-    let [Ok(mut terminate), Ok(mut hang_up), Ok(mut interrupt)] = kinds.map(signal) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = hang_up.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-}
+#[cfg(unix)]
+pub(super) use unix::shutdown_requested;
+#[cfg(windows)]
+pub(super) use windows::shutdown_requested;

@@ -287,14 +287,24 @@ fn as_json(
            "logs": logs, "wireDrift": drift})
 }
 
+/// Returns how many columns the terminal has.
+#[cfg(unix)]
+fn window_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// Returns `None`, because no safe call of the standard library knows.
+#[cfg(windows)]
+fn window_width() -> Option<usize> {
+    None
+}
+
 /// Returns the drawing style for this terminal.
 fn style(options: &TerminalOptions) -> Style {
     let is_terminal = std::io::stdout().is_terminal();
-    let window = || {
-        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
-        Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
-    };
-    let width = options.columns.or_else(window).unwrap_or(USUAL_WIDTH);
+    let width = options.columns.or_else(window_width);
+    let width = width.unwrap_or(USUAL_WIDTH);
     Style {
         width: width.clamp(*WIDTHS.start(), *WIDTHS.end()),
         unicode: is_terminal && options.is_utf8,

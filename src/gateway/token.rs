@@ -128,9 +128,8 @@ mod tests {
         let error = find().unwrap_err().to_string();
         assert!(error.contains("not a plain file"), "{error}");
         std::fs::remove_file(&file).unwrap();
-        let pipe = rustix::fs::FileType::Fifo;
-        let mode = rustix::fs::Mode::from_raw_mode(0o600);
-        rustix::fs::mknodat(rustix::fs::CWD, &file, pipe, mode, 0).unwrap();
+        let mut made = std::process::Command::new("mkfifo");
+        assert!(made.arg("-m600").arg(&file).status().unwrap().success());
         let error = find().unwrap_err().to_string();
         assert!(error.contains("not a plain file"), "{error}");
     }

@@ -22,7 +22,7 @@ use super::protocol::*;
 use super::slash_commands::{self, ShownNotices};
 use super::turns::{TurnContext, Turns};
 use super::typescript::{MethodTypes, TypeScript};
-use super::{bridge_endpoint, host_info, user_choices};
+use super::{bridge_endpoint, host_info, host_watch, user_choices};
 use crate::config::parse::{DisplaySurface, NativeDisplay};
 use crate::config::{CardOptions, Config, EffectiveValue, Setting, ValueSource};
 use agent::catalog::ModelList;
@@ -338,7 +338,10 @@ fn initialize(
         "rpc.initialize"
     );
     // A process we cannot see, for example in another container, cannot be watched.
-    let host_process = params.host.process_id.filter(|id| super::is_alive(*id));
+    let host_process = params
+        .host
+        .process_id
+        .filter(|id| host_watch::is_alive(*id));
     context.host_process.send_replace(host_process);
     context
         .models

@@ -10,6 +10,7 @@ mod error;
 #[doc(hidden)]
 pub mod frame;
 mod host_info;
+mod host_watch;
 // Public for tests and fuzzing only.
 #[doc(hidden)]
 pub mod host_messages;
@@ -47,8 +48,6 @@ pub use peer::{ExitKind, Peer, RequestError};
 pub use protocol::*;
 pub use schema::schema;
 
-/// How often to check that the host is alive.
-const HOST_CHECK: Duration = Duration::from_millis(250);
 /// How long the last responses may take to be written.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -92,37 +91,12 @@ pub async fn serve(config: Arc<Config>, reaper: ChildReaper) -> Result<ExitKind,
     })?;
     let peer = Peer::new(out);
     let ended = tokio::select! {
-        ended = peer::serve(module.into(), peer, inbound, stdio::has_hung_up, shutdown_requested()) => ended,
-        () = host_gone(host) => ExitKind::Abrupt,
+        ended = peer::serve(module.into(), peer, inbound, host_watch::has_hung_up, shutdown_requested()) => ended,
+        () = host_watch::host_gone(host) => ExitKind::Abrupt,
     };
     // MCP servers are processes: end them first.
     library.close();
     // The writer ends when the last handle to its queue is dropped, which is now.
     let _ = tokio::time::timeout(WRITE_TIMEOUT, written).await;
     Ok(ended)
-}
-
-/// Resolves when the process that started us, or the one that `initialize` named as our host, is
-/// gone. Its end closes our input too, unless a third process holds the pipe open.
-async fn host_gone(host: watch::Receiver<Option<u32>>) {
-    let parent = rustix::process::getppid();
-    let mut check = tokio::time::interval(HOST_CHECK);
-    loop {
-        check.tick().await;
-        if rustix::process::getppid() != parent {
-            return;
-        }
-        let stated = *host.borrow();
-        if stated.is_some_and(|id| !is_alive(id)) {
-            return;
-        }
-    }
-}
-
-/// Returns whether a process with this id exists and is visible to us.
-fn is_alive(id: u32) -> bool {
-    let id = i32::try_from(id)
-        .ok()
-        .and_then(rustix::process::Pid::from_raw);
-    id.is_some_and(|id| rustix::process::test_kill_process(id) != Err(rustix::io::Errno::SRCH))
 }

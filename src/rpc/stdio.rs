@@ -4,9 +4,7 @@
 //! that is queued into one write, because one write per message is some fifty times slower.
 
 use std::io::{self, Write as _};
-use std::os::fd::AsFd;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
@@ -95,45 +93,5 @@ fn write(mut outbound: mpsc::Receiver<QueuedItem<Vec<u8>>>) {
         }
         buffer.clear();
         buffer.shrink_to(MAX_WRITE);
-    }
-}
-
-/// Returns whether the writer of our input has closed it, even if not everything is read.
-pub(super) fn has_hung_up() -> bool {
-    is_hung_up(io::stdin())
-}
-
-fn is_hung_up(input: impl AsFd) -> bool {
-    #[cfg(target_os = "linux")]
-    let gone = PollFlags::HUP | PollFlags::RDHUP;
-    #[cfg(not(target_os = "linux"))]
-    let gone = PollFlags::HUP;
-    let mut polled = [PollFd::new(&input, gone)];
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().intersects(gone)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::net::UnixStream;
-
-    use super::*;
-
-    #[test]
-    fn a_hang_up_is_detected_before_the_input_is_read() {
-        let (input, mut writer) = io::pipe().unwrap();
-        writer.write_all(b"unread").unwrap();
-        assert!(!is_hung_up(&input));
-        drop(writer);
-        assert!(is_hung_up(&input));
-        // Node gives its children sockets.
-        let (input, mut writer) = UnixStream::pair().unwrap();
-        writer.write_all(b"unread").unwrap();
-        assert!(!is_hung_up(&input));
-        drop(writer);
-        assert!(is_hung_up(&input));
     }
 }

@@ -1,10 +1,7 @@
 //! The debug log's file: where it is, and how large it may grow.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
-use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -61,9 +58,8 @@ pub struct LogFile {
 impl LogFile {
     /// Opens a new log in a directory and removes the oldest logs beyond the maximum number.
     pub fn create_in(folder: &Path) -> io::Result<Self> {
-        DirBuilder::new()
+        private_files::folder_builder()
             .recursive(true)
-            .mode(0o700)
             .create(folder)?;
         private_files::check_folder(folder).map_err(io::Error::other)?;
         for old in list_logs(folder).into_iter().skip(MAX_LOGS - 1) {
@@ -81,21 +77,18 @@ impl LogFile {
     }
 
     fn with_limit(path: &Path, limit: u64) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .custom_flags(private_files::safe_open_flags())
-            .open(path)?;
+        let mut options = OpenOptions::new();
+        private_files::owner_only(options.append(true).create(true));
+        let file = private_files::never_follow(&mut options).open(path)?;
         let about = file.metadata()?;
         // Refused, because writing to a pipe or device may block.
         if !about.is_file() {
             return Err(io::Error::other("not a regular file"));
         }
-        if about.uid() != rustix::process::geteuid().as_raw() {
+        if !private_files::is_mine(&about) {
             return Err(io::Error::other("the file belongs to another user"));
         }
-        file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+        private_files::close_to_others(&file)?;
         let size = file.metadata()?.len();
         Ok(Self {
             path: path.to_owned(),
@@ -154,6 +147,8 @@ fn format_utc(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -217,9 +212,14 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("bashrc"), "mine").unwrap();
         std::os::unix::fs::symlink("bashrc", at("link.jsonl")).unwrap();
-        let pipe = rustix::fs::FileType::Fifo;
-        let mode = rustix::fs::Mode::from_raw_mode(0o600);
-        rustix::fs::mknodat(rustix::fs::CWD, at("pipe.jsonl"), pipe, mode, 0).unwrap();
+        let mut made = std::process::Command::new("mkfifo");
+        assert!(
+            made.arg("-m600")
+                .arg(at("pipe.jsonl"))
+                .status()
+                .unwrap()
+                .success()
+        );
         for name in ["link.jsonl", "pipe.jsonl"] {
             assert!(LogFile::open(&at(name)).is_err(), "{name}");
         }

@@ -264,8 +264,8 @@ fn a_pipe_in_place_of_the_journal_is_set_aside() {
     let conversation = fs::read_dir(folder.path()).unwrap().next().unwrap();
     let journal = conversation.unwrap().path().join("journal");
     fs::remove_file(&journal).unwrap();
-    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-    rustix::fs::mkfifoat(rustix::fs::CWD, &journal, mode).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&journal).status();
+    assert!(made.unwrap().success());
     assert!(matches!(
         kept.read(BlobCheck::Content).unwrap(),
         LoadOutcome::Damaged(..)

@@ -413,6 +413,7 @@ fn a_lost_reaper_is_replaced_and_sent_everything() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
 fn a_signal_ends_the_sidecar_and_all_it_started() {
     // Processes that the sidecar does not reap become ours and stay visible.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();

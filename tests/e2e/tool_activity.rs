@@ -3,7 +3,6 @@
 
 use serde_json::{Value as Json, json};
 
-use test_support::processes::{FolderWatch, started};
 use test_support::root;
 use test_support::scenario::{END, Steps, document, playing};
 use test_support::sidecar::SidecarProcess;
@@ -251,7 +250,11 @@ fn every_kind_of_activity_is_a_card_with_a_recorded_result() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
 fn no_card_touches_a_file_or_starts_a_process() {
+    use test_support::folder_watch::FolderWatch;
+    use test_support::processes::started;
+
     let folder = tempfile::tempdir().unwrap();
     let workspace = folder.path().join("workspace");
     std::fs::create_dir_all(workspace.join("src")).unwrap();

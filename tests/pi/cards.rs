@@ -12,7 +12,6 @@ use crate::activity::{DOT, actions, as_cursor_did, furnish, greeted, scenario};
 use test_support::pi_env::{PiEnv, PiOutput, PiVersion, conversation, user_text, written};
 use test_support::pi_rpc::PiRpc;
 use test_support::pi_screen::PiScreen;
-use test_support::processes::{FolderWatch, started};
 use test_support::root;
 
 /// Installs the programs that pi's grep and find start; each start is recorded in a file.
@@ -321,7 +320,11 @@ fn shown(events: &[Json]) -> (Vec<String>, String) {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
 fn only_recorded_calls_are_shown_and_only_pis_own_tools_are_wrapped() {
+    use test_support::folder_watch::FolderWatch;
+    use test_support::processes::started;
+
     let pi_env = trapped(PiEnv::playing(PiVersion::V087, &greeted(&as_cursor_did())));
     let home = pi_env.home.path();
     std::fs::write(home.join("owner.mjs"), OWNER).unwrap();

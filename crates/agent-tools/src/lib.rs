@@ -18,6 +18,7 @@
 
 pub mod bridge;
 pub mod cursor_config;
+mod errno;
 pub mod handlers;
 pub mod host_delegate;
 pub mod local_http;

@@ -20,7 +20,6 @@ use http::{HeaderMap, HeaderValue};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use rustix::process::{Resource, getrlimit};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -75,7 +74,7 @@ impl LocalServer {
         socket.set_reuseaddr(port != 0)?;
         socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
         let listener = socket.listen(BACKLOG)?;
-        let max = max_connections(getrlimit(Resource::Nofile).current);
+        let max = max_connections(file_limit());
         Ok(Self {
             port: listener.local_addr()?.port(),
             listener,
@@ -135,6 +134,18 @@ impl LocalServer {
             () = end.cancelled() => {}
         }
     }
+}
+
+/// Returns how many files this process may open.
+#[cfg(unix)]
+fn file_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+/// Returns `None`, because Windows limits no process.
+#[cfg(windows)]
+fn file_limit() -> Option<u64> {
+    None
 }
 
 /// Returns three quarters of the file limit, because runs need files too.

@@ -204,11 +204,20 @@ fn os_version() -> String {
         "windows" => "win32",
         other => other,
     };
-    let release = rustix::system::uname()
-        .release()
-        .to_string_lossy()
-        .into_owned();
-    format!("{name} {release}")
+    format!("{name} {}", kernel_release())
+}
+
+#[cfg(unix)]
+fn kernel_release() -> String {
+    let system = rustix::system::uname();
+    system.release().to_string_lossy().into_owned()
+}
+
+/// Returns the release that all supported versions of Windows have in common; no safe call returns
+/// the build number.
+#[cfg(windows)]
+fn kernel_release() -> String {
+    "10.0".into()
 }
 
 /// Returns the name of the user's shell without its folder.

@@ -6,6 +6,7 @@
 //! [`Digest`]; secrets are registered with [`secrets`] so that they are redacted.
 
 mod digest;
+pub mod file_id;
 pub mod metrics;
 pub mod private_files;
 pub mod scrub;

@@ -24,6 +24,8 @@ pub mod acp_editor;
 pub mod api_client;
 pub mod debug_log;
 pub mod fault_proxy;
+#[cfg(target_os = "linux")]
+pub mod folder_watch;
 pub mod gateway;
 pub mod in_process;
 pub mod official_client;

@@ -53,8 +53,7 @@ impl CallLogTarget {
 fn append(file: &Path, json: &str) -> std::io::Result<()> {
     let mut options = OpenOptions::new();
     options.create(true).append(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    foundation::private_files::owner_only(&mut options);
     let mut file = options.open(file)?;
     file.write_all(format!("{json}\n").as_bytes())
 }

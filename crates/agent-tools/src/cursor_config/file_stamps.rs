@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,7 +13,14 @@ const MAX_BYTES: u64 = 512 * 1024;
 const MOST_BYTES_IN_ALL: u64 = 4 * 1024 * 1024;
 
 /// The metadata that shows a change of a file or folder; `None` if it does not exist.
-type FileStamp = Option<(i64, i64, i64, u64, u64)>;
+type FileStamp = Option<Look>;
+
+/// Times of change, inode and size.
+#[cfg(unix)]
+type Look = (i64, i64, i64, u64, u64);
+/// Times of change and creation, and size.
+#[cfg(windows)]
+type Look = (u64, u64, u64);
 
 /// With more folders than this, a turn does not check all of them.
 const FEW_FOLDERS: usize = 300;
@@ -58,12 +64,24 @@ fn look_at(path: &Path) -> FileStamp {
     fs::metadata(path).ok().map(|metadata| look(&metadata))
 }
 
-fn look(metadata: &Metadata) -> (i64, i64, i64, u64, u64) {
+#[cfg(unix)]
+fn look(metadata: &Metadata) -> Look {
+    use std::os::unix::fs::MetadataExt as _;
     (
         metadata.mtime(),
         metadata.mtime_nsec(),
         metadata.ctime_nsec(),
         metadata.ino(),
+        metadata.len(),
+    )
+}
+
+#[cfg(windows)]
+fn look(metadata: &Metadata) -> Look {
+    use std::os::windows::fs::MetadataExt as _;
+    (
+        metadata.last_write_time(),
+        metadata.creation_time(),
         metadata.len(),
     )
 }

@@ -7,7 +7,6 @@
 mod commands;
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -21,6 +20,7 @@ use super::skills::{self, Skill};
 use super::sources::{ConfigSource, SourceFilter};
 use crate::workspace::cursorignore;
 use crate::workspace::walk::walk;
+use foundation::private_files::is_open_to_all;
 
 /// The greatest depth of nested settings.
 const DEEPEST: usize = 10;
@@ -157,7 +157,7 @@ impl Scan<'_> {
         }
         for folder in folders.into_iter().rev() {
             // Any user can put a file into a world-writable folder such as /tmp.
-            if folder != workspace && is_open(folder) {
+            if folder != workspace && is_open_to_all(folder) {
                 continue;
             }
             if Some(folder) != home.as_deref() {
@@ -385,11 +385,6 @@ fn across_folders(path: &Path) -> Option<PathBuf> {
     let root: PathBuf = parts[..at].iter().collect();
     let inside: PathBuf = parts[at + 2..].iter().collect();
     Some(root.join("::skills").join(inside))
-}
-
-/// Whether any user can write to a folder.
-fn is_open(folder: &Path) -> bool {
-    !folder.metadata().is_ok_and(|it| it.mode() & 0o002 == 0)
 }
 
 #[cfg(test)]

@@ -3,12 +3,11 @@
 use std::io;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType};
-use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use super::io_errors;
 use super::text_file::{self, FileKind};
+use crate::errno::Errno;
 use crate::workspace::path_guard::{ApprovedPath, MissingFolders, PathDenied, PathGuard};
 use cursor_proto::agent::v1::*;
 
@@ -60,12 +59,10 @@ fn attempt(
     let prev_content = content(guard, path).unwrap_or_default();
     let (folder, name) = cleared.folder(MissingFolders::Fail)?;
     // Checked again through the open directory, because the path may have been swapped since.
-    let now = rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW)?;
-    let kind = FileType::from_raw_mode(now.st_mode);
-    if !matches!(kind, FileType::RegularFile | FileType::Symlink) {
+    if !folder.is_file_or_link(&name)? {
         return Err(Errno::INVAL.into());
     }
-    rustix::fs::unlinkat(&folder, &name, AtFlags::empty())?;
+    folder.remove(&name)?;
     Ok(delete_result::Result::Success(DeleteSuccess {
         path: shown.clone(),
         deleted_file: shown,

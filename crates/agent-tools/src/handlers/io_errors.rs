@@ -3,8 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use rustix::fs::Access;
-use rustix::io::Errno;
+use crate::errno::Errno;
+pub(crate) use crate::errno::readable;
 
 /// Returns Node's code and text for an error.
 fn words(error: &io::Error) -> (&'static str, &'static str) {
@@ -36,17 +36,7 @@ pub(crate) fn sentence(error: &io::Error, call: &str, path: &Path) -> String {
 
 /// Returns whether an error is this system error.
 pub(crate) fn is(error: &io::Error, errno: Errno) -> bool {
-    error.raw_os_error() == Some(errno.raw_os_error())
-}
-
-/// Checks that a file can be read, or a directory entered and listed.
-pub(crate) fn readable(path: &Path) -> io::Result<()> {
-    let access = if path.is_dir() {
-        Access::READ_OK | Access::EXEC_OK
-    } else {
-        Access::READ_OK
-    };
-    Ok(rustix::fs::access(path, access)?)
+    error.raw_os_error().map(Errno::from_raw_os_error) == Some(errno)
 }
 
 /// Returns whether an error means that the user lacks permission.

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ignore::overrides::{Override, OverrideBuilder};
-use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use super::{io_errors, sort_names};
+use crate::errno::Errno;
 use crate::workspace::path_guard::{PathDenied, PathGuard};
 use crate::workspace::{cursorignore, walk};
 use cursor_proto::agent::v1::*;

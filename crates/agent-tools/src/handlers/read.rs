@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::path::Path;
 
-use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use super::io_errors;
 use super::text_file::{self, FileKind};
+use crate::errno::Errno;
 use crate::prompts::tools;
 use crate::workspace::path_guard::{PathDenied, PathGuard};
 use cursor_proto::agent::v1::*;

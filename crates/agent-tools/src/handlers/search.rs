@@ -16,9 +16,9 @@ use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use ignore::WalkState;
 use ignore::overrides::OverrideBuilder;
 use ignore::types::TypesBuilder;
-use rustix::fs::{CWD, Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
+use crate::workspace::open_folder::open_unblocked;
 use crate::workspace::path_guard::PathGuard;
 use crate::workspace::{cursorignore, walk};
 use output_budget::{BudgetState, FileOutput, SharedBudget};
@@ -381,13 +381,7 @@ impl<'a> Worker<'a> {
         printed: FileOutput<'_>,
     ) -> io::Result<FileOutcome> {
         // The file may have been replaced by a pipe, which must not block.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::openat(
-            CWD,
-            &candidate.path,
-            flags,
-            Mode::empty(),
-        )?);
+        let file = open_unblocked(&candidate.path)?;
         if !file.metadata()?.is_file() {
             return Ok(FileOutcome::Nothing);
         }

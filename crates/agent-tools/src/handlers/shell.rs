@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use super::io_errors;
+use crate::errno::Errno;
 use crate::shell::background_log::LogHeader;
 use crate::shell::captured_output::OutputRecorder;
+use crate::shell::command_line;
 use crate::shell::command_policy::{CommandDenied, no_sandbox};
 use crate::shell::foreground::{CommandOutcome, CommandSpec, Foreground, OutputSink};
 use crate::shell::output::{OutputLimit, Stream};
@@ -422,7 +423,7 @@ impl ShellHandler {
 
 /// Returns why a shell did not start, in the official client's wording.
 fn spawn_error_text(error: &io::Error) -> String {
-    let shell = process_group::shell().display();
+    let shell = command_line::shell().display();
     if let Some(refused) = error
         .get_ref()
         .filter(|cause| cause.is::<TooManyCommands>())

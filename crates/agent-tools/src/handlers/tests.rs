@@ -91,8 +91,8 @@ impl TestDir {
 
     fn pipe(&self, name: &str) -> PathBuf {
         let path = self.workspace.join(name);
-        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
-        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
         path
     }
 }

@@ -1,22 +1,21 @@
 //! Writing a file: atomically, and in the encoding and with the line endings it had.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Cursor, Write as _};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
-use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::io_errors;
 use super::text_file::{self, Encoding, FileKind, LineEndings};
+use crate::errno::Errno;
 use crate::prompts::tools;
-use crate::workspace::path_guard::{ApprovedPath, MissingFolders, PathDenied, PathGuard, swapped};
+use crate::workspace::open_folder::{OpenFolder, OwnerChange, reserve_space, take_permissions};
+use crate::workspace::path_guard::{ApprovedPath, MissingFolders, PathDenied, PathGuard};
 use cursor_proto::agent::v1::*;
+use foundation::file_id::link_count;
 
 /// In files larger than this the format is not detected, and text is written unchanged.
 const MAX_SURVEYED: u64 = 64 * 1024 * 1024;
@@ -191,14 +190,7 @@ fn as_read(bytes: &[u8]) -> Option<String> {
 /// so no reader sees half of it, and other hard links of the old file keep the old content.
 pub(crate) fn replace(cleared: &ApprovedPath, bytes: &[u8]) -> io::Result<()> {
     let (folder, name) = cleared.folder(MissingFolders::Create)?;
-    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let old = match rustix::fs::openat(&folder, &name, flags, Mode::empty()) {
-        Ok(old) => Some(File::from(old)),
-        Err(Errno::NOENT) => None,
-        // A pipe without a reader.
-        Err(Errno::NXIO) => return Err(Errno::INVAL.into()),
-        Err(error) => return Err(swapped(error).into()),
-    };
+    let old = folder.write(&name)?;
     if let Some(old) = &old
         && !old.metadata()?.is_file()
     {
@@ -208,7 +200,7 @@ pub(crate) fn replace(cleared: &ApprovedPath, bytes: &[u8]) -> io::Result<()> {
         (Ok(()), _) => Ok(()),
         (Err(ReplaceError::NotHere(_)), Some(old)) => {
             // Another hard link may be outside the workspace.
-            if old.metadata()?.nlink() > 1 {
+            if link_count(&old)? > 1 {
                 tracing::warn!("refused to overwrite a file with several hard links");
                 return Err(io::Error::other(SeveralNames));
             }
@@ -258,45 +250,37 @@ impl ReplaceError {
 /// not destroy the old content.
 fn overwrite(mut old: File, bytes: &[u8]) -> io::Result<()> {
     let (was, is) = (old.metadata()?.len(), bytes.len() as u64);
-    if is > was {
-        match rustix::fs::fallocate(&old, FallocateFlags::empty(), 0, is) {
-            // Not every file system can allocate in advance.
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
-            Err(error) => {
-                old.set_len(was)?;
-                return Err(error.into());
-            }
-        }
+    if is > was
+        && let Err(error) = reserve_space(&old, is)
+    {
+        old.set_len(was)?;
+        return Err(error);
     }
     old.write_all(bytes)?;
     old.set_len(is)
 }
 
 fn swap(
-    folder: &OwnedFd,
+    folder: &OpenFolder,
     name: &OsStr,
     old: Option<&File>,
     bytes: &[u8],
 ) -> Result<(), ReplaceError> {
-    let temporary = format!(".{}.tmp", Uuid::new_v4().simple());
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = Mode::from_raw_mode(0o666);
-    let made = rustix::fs::openat(folder, &temporary, flags, mode);
-    let mut new = File::from(made.map_err(ReplaceError::naming)?);
+    let temporary = OsString::from(format!(".{}.tmp", Uuid::new_v4().simple()));
+    let mut new = folder.create(&temporary).map_err(ReplaceError::naming)?;
     let done = (|| {
-        if let Some(old) = old {
-            let (was, is) = (old.metadata()?, new.metadata()?);
-            if (was.uid(), was.gid()) != (is.uid(), is.gid()) {
-                return Err(ReplaceError::naming(Errno::PERM));
-            }
-            new.set_permissions(was.permissions())
-                .map_err(ReplaceError::naming)?;
+        if let Some(old) = old
+            && take_permissions(&new, old).map_err(ReplaceError::naming)? != OwnerChange::Same
+        {
+            return Err(ReplaceError::naming(Errno::PERM));
         }
         new.write_all(bytes)?;
-        rustix::fs::renameat(folder, &temporary, folder, name).map_err(ReplaceError::naming)
+        folder
+            .rename(&temporary, name)
+            .map_err(ReplaceError::naming)
     })();
     if done.is_err() {
-        let _ = rustix::fs::unlinkat(folder, &temporary, AtFlags::empty());
+        let _ = folder.remove(&temporary);
     }
     done
 }

@@ -4,14 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use rustix::process::Signal;
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{sleep, sleep_until};
 
 use super::foreground::{AFTER_EXIT, GRACE};
 use super::pipes::{PipeEvent, Pipes};
-use super::process_group::{ProcessGroup, RunningCommand};
+use super::process_group::{ProcessGroup, RunningCommand, Signal};
 
 /// The most output of one command that is kept.
 const MAX_BYTES: usize = 16 * 1024 * 1024;

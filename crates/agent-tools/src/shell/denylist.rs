@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use super::process_group;
+use super::{command_line, process_group};
 use crate::prompts::refusals;
 use parse::{FoundCommands, Invocation, ParseError};
 use word::{ShellWord, WordPart};
@@ -70,7 +70,10 @@ async fn invocations(command: String) -> Result<Vec<Invocation>, ParseError> {
 
 /// Returns whether the syntax of a command is valid for the shell. Nothing is executed.
 async fn is_valid(command: &str) -> bool {
-    let mut shell = Command::new(process_group::shell());
+    if !command_line::is_posix() {
+        return false;
+    }
+    let mut shell = Command::new(command_line::shell());
     process_group::scrub(&mut shell);
     let status = shell
         .args(["-n", "-c", command])

@@ -6,7 +6,6 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -14,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::background_log::LogHeader;
 use super::output::{Stream, Utf8Chunks};
 use super::pipes::{PipeEvent, Pipes};
-use super::process_group::{self, RunningCommand, StdinMode};
+use super::process_group::{self, RunningCommand, Signal, StdinMode};
 use super::session::{Backgrounded, ForegroundHandle, ShellSession};
 use super::state::StateScope;
 use cursor_proto::agent::v1::{

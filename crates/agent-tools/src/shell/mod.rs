@@ -3,6 +3,7 @@
 
 pub(crate) mod background_log;
 pub(crate) mod captured_output;
+pub(crate) mod command_line;
 pub(crate) mod command_policy;
 mod denylist;
 pub(crate) mod foreground;

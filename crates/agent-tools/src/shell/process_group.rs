@@ -1,19 +1,29 @@
-//! Commands as process groups that do not outlive this process.
+//! Commands as process groups that do not outlive this process. On Windows a group is a job object.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal};
 use tokio::process::{Child, ChildStdin, Command};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
+use super::command_line;
 use super::reaper::ChildReaper;
-use super::state::{ShellStateFiles, StateScope};
+use super::state::ShellStateFiles;
+
+#[cfg(unix)]
+pub(crate) use unix::{ProcessGroup, Signal, spawn};
+#[cfg(windows)]
+pub(crate) use windows::{CommandJob, ProcessGroup, Signal, spawn};
 
 /// How often to check whether processes that a command left running are still alive.
 const LOOK: Duration = Duration::from_secs(1);
@@ -28,67 +38,6 @@ static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::n
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}", crate::prompts::tools::too_many_commands(MAX_COMMANDS))]
 pub(crate) struct TooManyCommands;
-
-/// Starts a command in a process group of its own that does not outlive this process.
-pub(crate) fn spawn(
-    command: &mut Command,
-    reaper: &ChildReaper,
-) -> io::Result<(Child, ProcessGroup)> {
-    reaper.ready();
-    let child = command.process_group(0).spawn()?;
-    let group = ProcessGroup::of(&child, reaper)?;
-    Ok((child, group))
-}
-
-/// A process group. Dropping it kills every process in it.
-#[derive(Debug)]
-pub(crate) struct ProcessGroup {
-    id: Pid,
-    reaper: ChildReaper,
-    /// Its permit among the commands executed at once.
-    place: Option<OwnedSemaphorePermit>,
-}
-
-impl ProcessGroup {
-    /// Returns the process group that `child` leads, registered with the reaper.
-    fn of(child: &Child, reaper: &ChildReaper) -> io::Result<Self> {
-        let number = child.id().and_then(|id| i32::try_from(id).ok());
-        let pid = number.and_then(Pid::from_raw);
-        let group = Self {
-            id: pid.ok_or(io::ErrorKind::NotFound)?,
-            reaper: reaper.clone(),
-            place: None,
-        };
-        reaper.enter(group.id)?;
-        Ok(group)
-    }
-
-    /// Sends a signal to every process of the group.
-    pub(crate) fn signal(&self, signal: Signal) {
-        // An error means that the group no longer exists.
-        let _ = rustix::process::kill_process_group(self.id, signal);
-    }
-
-    /// Waits until no process of the group is left. The group is held until then, because its id
-    /// may be reused afterwards.
-    pub(crate) async fn gone(self) {
-        while self.is_alive() {
-            tokio::time::sleep(LOOK).await;
-        }
-    }
-
-    /// Returns whether a process of the group is left.
-    pub(crate) fn is_alive(&self) -> bool {
-        rustix::process::test_kill_process_group(self.id).is_ok()
-    }
-}
-
-impl Drop for ProcessGroup {
-    fn drop(&mut self) {
-        self.signal(Signal::KILL);
-        self.reaper.leave(self.id);
-    }
-}
 
 /// Where a command's standard input comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,18 +63,6 @@ pub(crate) struct RunningCommand {
     pub(crate) state_files: ShellStateFiles,
 }
 
-/// Restores the last command's state, runs the command, and saves directory and exports for the
-/// next. It is one line, so that the shell's error messages have the command's line numbers and
-/// so that no alias changes the script itself.
-///
-/// The saved state is sourced line by line: options come first because functions may need them,
-/// but aliases are enabled only after all of it is read. Alias names may contain anything, so
-/// they are quoted.
-const SCRIPT: &str = r#"__command=$1 __before=$2 __after=$3; shift 3; [ -s "$__before" ] && . "$__before"; eval "$__command"; __code=$?; { pwd; printf '\0'; ( set +aeux; unset PWD SHLVL _; if [ "$BASH_VERSION" ]; then builtin echo "{"; builtin shopt -p; builtin echo "shopt -u expand_aliases; } 2>/dev/null"; builtin shopt -q expand_aliases && __code=on; builtin shopt -u expand_aliases; eval 'for __name in "${!BASH_ALIASES[@]}"; do builtin printf "alias -- %q\n" "$__name=${BASH_ALIASES[$__name]}"; done'; fi; export -p; declare -f; [ "$__code" = on ] && builtin echo "builtin shopt -s expand_aliases" ); } > "$__after" 2>/dev/null; exit $__code"#;
-
-/// The same where only variables carry over: nothing is sourced, and the saved state is data.
-const PLAIN_SCRIPT: &str = r#"__command=$1 __after=$3; shift 3; eval "$__command"; __code=$?; { pwd; printf '\0'; env -0; } > "$__after" 2>/dev/null; exit $__code"#;
-
 /// Starts a command in a shell, in a process group of its own. Fails with [`TooManyCommands`] at
 /// the limit.
 pub(crate) fn start(
@@ -137,15 +74,8 @@ pub(crate) fn start(
 ) -> io::Result<RunningCommand> {
     let place = Arc::clone(&PLACES).try_acquire_owned();
     let place = place.map_err(|_| io::Error::other(TooManyCommands))?;
-    let mut shell = Command::new(shell());
+    let mut shell = command_line::in_shell(command, &state_files)?;
     shell
-        .arg("-c")
-        .arg(match state_files.scope() {
-            StateScope::Everything => SCRIPT,
-            StateScope::Variables => PLAIN_SCRIPT,
-        })
-        .args(["--", command])
-        .args([state_files.before(), state_files.after()])
         .current_dir(folder)
         .stdin(match input {
             StdinMode::Nothing => Stdio::null(),
@@ -202,21 +132,10 @@ fn secret_names(names: impl Iterator<Item = OsString>) -> Vec<OsString> {
         .collect()
 }
 
-/// Returns the path of bash, or `/bin/sh` if bash is not in `PATH`.
-pub(crate) fn shell() -> &'static Path {
-    static SHELL: OnceLock<PathBuf> = OnceLock::new();
-    SHELL.get_or_init(|| {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path)
-            .map(|folder| folder.join("bash"))
-            .find(|file| file.is_file())
-            .unwrap_or_else(|| PathBuf::from("/bin/sh"))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shell::state::StateScope;
 
     #[test]
     fn only_our_own_credentials_and_settings_are_secret() {

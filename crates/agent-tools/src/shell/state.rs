@@ -2,13 +2,14 @@
 //! aliases and options. Where hooks or a denylist judge commands by their text, no code carries
 //! over, only the directory and the exported variables as data.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use uuid::Uuid;
+
+use super::command_line;
 
 /// The state that a command starts from, and the file it saves its own state in.
 #[derive(Debug)]
@@ -62,6 +63,11 @@ impl ShellStateFiles {
     /// Creates the state of a command that follows `previous` and saves its own state in `folder`.
     /// With [`StateScope::Variables`] a script that an earlier command saved is not sourced.
     pub(crate) fn new(folder: &Path, previous: Option<&SavedShell>, scope: StateScope) -> Self {
+        // Other shells save no code, only what is data.
+        let scope = match scope {
+            StateScope::Everything if command_line::is_posix() => scope,
+            StateScope::Everything | StateScope::Variables => StateScope::Variables,
+        };
         let name = format!("state-{}", Uuid::new_v4().simple());
         let counts = |state: &&SavedState| {
             scope == StateScope::Everything || matches!(state, SavedState::Variables(_))
@@ -119,7 +125,7 @@ impl ShellStateFiles {
             }
         };
         Some(SavedShell {
-            folder: OsStr::from_bytes(folder).into(),
+            folder: os_text(folder).into(),
             state,
         })
     }
@@ -149,10 +155,21 @@ fn variables(text: &[u8]) -> Vec<(OsString, OsString)> {
             && !CODE.contains(&name)
             && !name.starts_with(b"BASH_FUNC_")
             && !name.starts_with(b"__");
-        let owned = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
-        counts.then(|| (owned(name), owned(value)))
+        counts.then(|| (os_text(name), os_text(value)))
     };
     text.split(|byte| *byte == 0).filter_map(entry).collect()
+}
+
+#[cfg(unix)]
+fn os_text(bytes: &[u8]) -> OsString {
+    use std::os::unix::ffi::OsStringExt as _;
+    OsString::from_vec(bytes.to_owned())
+}
+
+/// Shells write their state in UTF-8.
+#[cfg(windows)]
+fn os_text(bytes: &[u8]) -> OsString {
+    String::from_utf8_lossy(bytes).into_owned().into()
 }
 
 #[cfg(test)]

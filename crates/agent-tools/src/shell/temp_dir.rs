@@ -3,16 +3,15 @@
 //! The owner holds a lock on a file in it. A process that is killed together with its reaper
 //! leaves the directory without a lock; the next process that creates one removes it.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::FlockOperation;
 use uuid::Uuid;
 
 use super::reaper::ChildReaper;
+use foundation::private_files;
 
 /// The prefix of the names of all such directories.
 const PREFIX: &str = "cursor-sidecar-";
@@ -64,15 +63,15 @@ impl Drop for SessionTempDir {
 }
 
 fn make(path: &Path) -> io::Result<File> {
-    let mut builder = DirBuilder::new();
-    builder.mode(0o700).create(path)?;
+    let builder = private_files::folder_builder();
+    builder.create(path)?;
     for part in ["terminals", "agent-tools"] {
         builder.create(path.join(part))?;
     }
     let mut options = File::options();
-    options.write(true).create_new(true).mode(0o600);
+    private_files::owner_only(options.write(true).create_new(true));
     let lock = options.open(path.join(LOCK))?;
-    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    lock.try_lock()?;
     Ok(lock)
 }
 
@@ -94,7 +93,7 @@ fn is_left(path: &Path) -> bool {
     let Ok(about) = path.symlink_metadata() else {
         return false;
     };
-    let mine = about.is_dir() && about.uid() == rustix::process::geteuid().as_raw();
+    let mine = about.is_dir() && private_files::is_mine(&about);
     let age = about
         .modified()
         .ok()
@@ -103,7 +102,7 @@ fn is_left(path: &Path) -> bool {
         return false;
     }
     match File::open(path.join(LOCK)) {
-        Ok(lock) => rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+        Ok(lock) => lock.try_lock().is_ok(),
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }

@@ -11,20 +11,18 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags};
-use rustix::io::Errno;
-
 use super::cursorignore;
-use super::paths::resolve_path;
+use super::open_folder::{OpenFolder, opened_path};
+use super::paths::{disk_root, names_stream, resolve_path};
 use super::protected_paths::{ProtectedPathRules, ProtectedPaths, SETTING};
 use super::secret_paths::{SecretFiles, SecretPaths};
+use crate::errno::Errno;
 use crate::handlers::io_errors;
 use crate::policy::ToolPolicy;
 use crate::prompts::refusals;
+use foundation::file_id::FileId;
 
 /// Why access to a path is refused.
 #[derive(Debug, thiserror::Error)]
@@ -158,6 +156,7 @@ impl PathGuard {
 
     /// Checks that a path may be read, and returns its resolved path.
     pub fn read(&self, path: &Path) -> Result<ApprovedPath, PathDenied> {
+        no_stream(path)?;
         let real = path.canonicalize().map_err(|error| {
             if io_errors::is(&error, Errno::NOENT) {
                 PathDenied::Missing
@@ -177,8 +176,8 @@ impl PathGuard {
             return Err(PathDenied::Ignored);
         }
         Ok(ApprovedPath {
+            base: disk_root(&real),
             real,
-            base: PathBuf::from("/"),
         })
     }
 
@@ -187,8 +186,7 @@ impl PathGuard {
     pub(crate) fn may_show(&self, file: &File, path: &Path) -> bool {
         let judged = || -> io::Result<bool> {
             let real = opened_path(file, path)?;
-            let (opened, named) = (file.metadata()?, real.symlink_metadata()?);
-            let is_same = (opened.dev(), opened.ino()) == (named.dev(), named.ino());
+            let is_same = FileId::of(file)? == FileId::at(&real, &real.symlink_metadata()?)?;
             Ok(is_same && self.read(&real).is_ok_and(|cleared| cleared.real == real))
         };
         judged().unwrap_or(false)
@@ -282,6 +280,7 @@ impl PathGuard {
     /// Refuses to change `.cursorignore` files, settings that name commands, credentials and
     /// protected paths.
     fn unprotected(&self, path: &Path) -> Result<(), PathDenied> {
+        no_stream(path)?;
         if cursorignore::is_rules(path) {
             tracing::warn!("refused a change of what is kept back");
             return Err(PathDenied::Rules);
@@ -320,7 +319,7 @@ impl PathGuard {
         let base = if real.starts_with(&self.real) {
             self.real.clone()
         } else if self.allow_outside_writes && !is_process(&real) {
-            PathBuf::from("/")
+            disk_root(&real)
         } else {
             tracing::warn!("refused a change outside the workspace");
             return Err(PathDenied::Outside(path.to_owned()));
@@ -339,20 +338,6 @@ fn secret(path: &Path) -> PathDenied {
     PathDenied::Secret(path.to_owned())
 }
 
-/// Returns the resolved path of an opened file.
-#[cfg(target_os = "linux")]
-fn opened_path(file: &File, path: &Path) -> io::Result<PathBuf> {
-    use std::os::fd::AsRawFd as _;
-    let shown = format!("/proc/self/fd/{}", file.as_raw_fd());
-    std::fs::read_link(shown).or_else(|_| path.canonicalize())
-}
-
-/// Returns what the path resolves to now; the caller compares the inodes.
-#[cfg(not(target_os = "linux"))]
-fn opened_path(_file: &File, path: &Path) -> io::Result<PathBuf> {
-    path.canonicalize()
-}
-
 /// Returns the message for a path that cannot be resolved.
 fn where_it_leads(path: &Path, error: &io::Error) -> String {
     let path = path.display();
@@ -361,6 +346,15 @@ fn where_it_leads(path: &Path, error: &io::Error) -> String {
     } else {
         format!("where {path} leads: {error}")
     }
+}
+
+/// Refuses a path that names a stream of a file, because rules go by the names of files.
+fn no_stream(path: &Path) -> Result<(), PathDenied> {
+    if names_stream(path) {
+        tracing::warn!("refused a stream of a file");
+        return Err(unclear(path, Errno::INVAL.into()));
+    }
+    Ok(())
 }
 
 fn unclear(path: &Path, error: io::Error) -> PathDenied {
@@ -413,7 +407,7 @@ fn resolve(path: &Path) -> Result<PathBuf, PathDenied> {
 
 /// Whether missing parent directories are created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MissingFolders {
+pub(crate) enum MissingFolders {
     /// They must exist.
     Fail,
     /// They are created.
@@ -423,26 +417,24 @@ pub enum MissingFolders {
 impl ApprovedPath {
     /// Returns the file's directory, opened, and its name. Operations through the handle stay in
     /// that directory even if the path changes afterwards.
-    pub fn folder(&self, folders: MissingFolders) -> io::Result<(OwnedFd, OsString)> {
+    pub(crate) fn folder(&self, folders: MissingFolders) -> io::Result<(OpenFolder, OsString)> {
         let name = self.real.file_name().ok_or(Errno::ISDIR)?.to_owned();
         let inside = self
             .real
             .parent()
             .and_then(|parent| parent.strip_prefix(&self.base).ok())
             .ok_or(Errno::ISDIR)?;
-        let mut folder = rustix::fs::openat(CWD, &self.base, DIRECTORY, Mode::empty())?;
+        let mut folder = OpenFolder::at(&self.base)?;
         for part in inside.components() {
             let part = part.as_os_str();
-            let opened = rustix::fs::openat(&folder, part, DIRECTORY, Mode::empty());
-            folder = match opened {
-                Err(Errno::NOENT) if folders == MissingFolders::Create => {
-                    match rustix::fs::mkdirat(&folder, part, Mode::from_raw_mode(0o777)) {
-                        Ok(()) | Err(Errno::EXIST) => {}
-                        Err(error) => return Err(error.into()),
-                    }
-                    rustix::fs::openat(&folder, part, DIRECTORY, Mode::empty())?
+            folder = match folder.folder(part) {
+                Err(error)
+                    if folders == MissingFolders::Create && io_errors::is(&error, Errno::NOENT) =>
+                {
+                    folder.create_folder(part)?;
+                    folder.folder(part)?
                 }
-                other => other.map_err(swapped)?,
+                opened => opened?,
             };
         }
         Ok((folder, name))
@@ -452,9 +444,7 @@ impl ApprovedPath {
     /// block and opening a device could have effects.
     pub fn open(&self) -> io::Result<File> {
         let (folder, name) = self.folder(MissingFolders::Fail)?;
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(&folder, name, flags, Mode::empty());
-        let file = File::from(opened.map_err(swapped)?);
+        let file = folder.read(&name)?;
         if !file.metadata()?.is_file() {
             tracing::warn!("refused what is no plain file");
             return Err(io::Error::from(Errno::INVAL));
@@ -462,25 +452,6 @@ impl ApprovedPath {
         Ok(file)
     }
 }
-
-/// Logs an error that means that a link was swapped in after the path was checked.
-pub(crate) fn swapped(error: Errno) -> Errno {
-    if matches!(error, Errno::LOOP | Errno::NOTDIR) {
-        tracing::warn!("refused a link that took the place of something else");
-    }
-    error
-}
-
-/// Opens directories only, and follows no links.
-#[cfg(target_os = "linux")]
-const DIRECTORY: OFlags = OFlags::DIRECTORY
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC)
-    .union(OFlags::PATH);
-#[cfg(not(target_os = "linux"))]
-const DIRECTORY: OFlags = OFlags::DIRECTORY
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
 //! Paths that no native tool reads or changes, because this program and pi keep credentials there.
 
 use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use foundation::file_id::FileId;
 use foundation::state_dir;
 
 const AUTH: &str = "auth.json";
@@ -67,11 +67,11 @@ impl SecretFiles {
     pub(crate) fn contain(&self, path: &Path) -> bool {
         let found = self.found();
         let is_named = |path: &Path| found.iter().any(|secret| secret.is_named(path));
-        let is_there = |about: Metadata| found.iter().any(|secret| secret.id == Some(id(&about)));
+        let is_there = |id: FileId| found.iter().any(|secret| secret.id == Some(id));
         path.ancestors().any(is_named)
             || path
                 .ancestors()
-                .filter_map(|path| path.metadata().ok())
+                .filter_map(|path| FileId::at(path, &path.metadata().ok()?).ok())
                 .any(is_there)
     }
 
@@ -86,14 +86,14 @@ impl SecretFiles {
 pub(crate) struct SecretFile {
     path: PathBuf,
     real: PathBuf,
-    id: Option<(u64, u64)>,
+    id: Option<FileId>,
 }
 
 impl SecretFile {
     fn at(path: &Path) -> Self {
         Self {
             real: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
-            id: path.metadata().ok().as_ref().map(id),
+            id: id(path, path.metadata().ok()),
             path: path.to_owned(),
         }
     }
@@ -101,7 +101,7 @@ impl SecretFile {
     /// Returns whether a path is this one, also if it is spelled in another case, reached through
     /// another mount, or a hard link.
     pub(crate) fn is(&self, path: &Path, about: impl FnOnce() -> Option<Metadata>) -> bool {
-        self.is_named(path) || self.id.is_some() && about().as_ref().map(id) == self.id
+        self.is_named(path) || self.id.is_some() && id(path, about()) == self.id
     }
 
     fn is_named(&self, path: &Path) -> bool {
@@ -109,8 +109,8 @@ impl SecretFile {
     }
 }
 
-fn id(about: &Metadata) -> (u64, u64) {
-    (about.dev(), about.ino())
+fn id(path: &Path, about: Option<Metadata>) -> Option<FileId> {
+    FileId::at(path, &about?).ok()
 }
 
 #[cfg(test)]

@@ -1,18 +1,17 @@
 //! The blobs of one conversation: on disk, except those set since the last journal was written.
 
 use std::collections::HashMap;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use atomic_write_file::AtomicWriteFile;
-use atomic_write_file::unix::OpenOptionsExt as _;
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
+use super::atomic_file;
 use super::journal::{BlobChecksums, checksum};
+use foundation::private_files;
 
 /// Ids longer than this are stored under their hash.
 const LONGEST_NAME: usize = 64;
@@ -115,9 +114,7 @@ impl BlobStore {
         }
         drop(fresh);
         make_private(&self.folder)?;
-        let mut options = AtomicWriteFile::options();
-        options.mode(0o600).preserve_mode(false);
-        let mut file = options.open(&path)?;
+        let mut file = atomic_file::open(&path)?;
         file.write_all(data)?;
         file.commit()?;
         self.written(&path, data);
@@ -227,7 +224,9 @@ impl BlobStore {
 
 /// Creates a directory that only this user can access.
 pub(super) fn make_private(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+    private_files::folder_builder()
+        .recursive(true)
+        .create(folder)
 }
 
 #[cfg(test)]

@@ -13,20 +13,19 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use atomic_write_file::AtomicWriteFile;
-use atomic_write_file::unix::OpenOptionsExt as _;
 use sha2::{Digest as _, Sha256};
 
+use super::atomic_file;
 use super::blob_store::{self, BlobStore};
 use super::fingerprint::Fingerprint;
 use super::journal::{self, BlobChecksums, JournalEntry, JournalError, StoredMessage};
 use crate::effect_log::{EffectLogFile, LeftFile};
-use foundation::private_files;
+use foundation::file_id::link_count;
+use foundation::private_files::{self, owner_only};
 
 const LOCK: &str = "lock";
 const JOURNAL: &str = "journal";
@@ -188,7 +187,7 @@ impl Store {
                 }
             }
             // A sweep may have removed the file that was just locked.
-            if lock.metadata().map_err(failed("look at", &path))?.nlink() > 0 {
+            if link_count(&lock).map_err(failed("look at", &path))? > 0 {
                 return Ok(LockedConversation {
                     folder,
                     steps: self.steps.clone(),
@@ -375,9 +374,7 @@ impl LockedConversation {
 
     fn write_atomically(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
         let write = || -> io::Result<()> {
-            let mut options = AtomicWriteFile::options();
-            options.mode(0o600).preserve_mode(false);
-            let mut file = options.open(path)?;
+            let mut file = atomic_file::open(path)?;
             self.step(StoreStep::Opened);
             let (first, second) = bytes.split_at(bytes.len() / 2);
             file.write_all(first)?;
@@ -418,13 +415,9 @@ impl LockedConversation {
 /// Opens the lock file, for writing if possible. A file that exists can be locked without.
 fn open_lock(path: &Path) -> io::Result<(File, Access)> {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
-    let lock = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(path);
-    match lock {
+    let mut options = File::options();
+    owner_only(options.create(true).truncate(false).write(true));
+    match options.open(path) {
         Err(error) if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => {
             let lock = File::open(path).map_err(|_| error)?;
             Ok((lock, Access::Read))

@@ -8,13 +8,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::EffectDigest;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::message::Message;
+use foundation::private_files::owner_only;
 
 /// A line of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,12 +160,9 @@ impl EffectLogFile {
     /// Replaces the whole file through a temporary one, so that an incomplete write loses nothing.
     fn rewrite(&self, written: &mut Written) -> io::Result<()> {
         let temporary = self.path.with_extension("new");
-        let mut file = File::options()
-            .create(true)
-            .write(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)?;
+        let mut options = File::options();
+        owner_only(options.create(true).write(true).truncate(true));
+        let mut file = options.open(&temporary)?;
         let history = serde_json::to_string(&self.history)?;
         let lines: String = written.entries.iter().map(FileEntry::line).collect();
         file.write_all(format!("{history}\n{lines}").as_bytes())?;

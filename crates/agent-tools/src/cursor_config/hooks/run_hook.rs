@@ -9,10 +9,10 @@ use std::process::Stdio;
 
 use serde_json::{Map, Value as Json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::Command;
 
 use super::config::HookAction;
 use crate::prompts::refusals;
+use crate::shell::command_line::hook_shell;
 use crate::shell::process_group::{scrub, spawn};
 use crate::shell::reaper::ChildReaper;
 
@@ -70,10 +70,9 @@ async fn run(
     workspace: &Path,
     reaper: &ChildReaper,
 ) -> std::io::Result<HookExit> {
-    let mut shell = Command::new("sh");
+    let mut shell = hook_shell(command);
     scrub(&mut shell);
     shell
-        .args(["-c", command])
         .current_dir(folder)
         .env("CURSOR_PROJECT_DIR", workspace)
         .env("CLAUDE_PROJECT_DIR", workspace)

@@ -1,7 +1,5 @@
 //! Parses git's patches into messages.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use cursor_proto::aiserver::v1::FileDiff;
@@ -215,7 +213,19 @@ fn unquoted(name: &str) -> PathBuf {
             None => b'\\',
         });
     }
-    OsString::from_vec(bytes).into()
+    path_of(bytes)
+}
+
+#[cfg(unix)]
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt as _;
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+/// git writes paths in UTF-8.
+#[cfg(windows)]
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    String::from_utf8_lossy(&bytes).into_owned().into()
 }
 
 /// Parses the header of a chunk: `@@ -1,2 +3,4 @@`.

@@ -25,7 +25,7 @@ pub(crate) fn grep(
         Ok(_) => {}
         Err(PathDenied::Missing) => {
             return Err(PiToolError(crate::handlers::io_errors::sentence(
-                &rustix::io::Errno::NOENT.into(),
+                &crate::errno::Errno::NOENT.into(),
                 "stat",
                 &target,
             )));

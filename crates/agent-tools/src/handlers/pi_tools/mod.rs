@@ -38,7 +38,7 @@ fn cleared(
     verb: &str,
 ) -> Result<crate::workspace::path_guard::ApprovedPath, PiToolError> {
     guard.read(path).map_err(|refusal| match refusal {
-        PathDenied::Missing => PiToolError::io(&rustix::io::Errno::NOENT.into(), "stat", path),
+        PathDenied::Missing => PiToolError::io(&crate::errno::Errno::NOENT.into(), "stat", path),
         PathDenied::Ignored => {
             PiToolError(format!("{verb} blocked: Path is blocked by cursorignore"))
         }
