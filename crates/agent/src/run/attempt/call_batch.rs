@@ -17,8 +17,9 @@ use agent_tools::bridge::tool_set::PROVIDER;
 use cursor_proto::agent::v1::{ToolCall, ToolCallStartedUpdate, tool_call};
 
 /// How long no further call must follow. Parallel calls are in the network together, so this covers
-/// only the time in which a busy machine passes them on.
-const QUIET: Duration = Duration::from_millis(10);
+/// only the time in which a busy machine passes them on. Every call of a host tool waits for it, so
+/// it is short.
+const QUIET: Duration = Duration::from_millis(2);
 /// How long a batch waits for calls that were announced.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 /// The most announced calls that are remembered.
