@@ -19,8 +19,9 @@ pub(super) use self::host_calls::PendingBatch;
 pub(super) use self::injection::user_texts;
 use self::wait_display::{WaitDisplay, send_wait};
 use super::activity_display::{ActivityDisplay, ends_cards};
+use super::channels::OpenTurn;
 use super::conversation_slot::Conversation;
-use super::request::{TurnEvent, TurnRequest};
+use super::request::TurnEvent;
 use super::turn_progress::{Shown, TurnProgress, send_event};
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
@@ -354,7 +355,7 @@ impl LiveRun {
     /// Cancel safe.
     pub(super) async fn drive(
         &mut self,
-        request: &mut TurnRequest,
+        request: &mut OpenTurn,
         tally: &mut TurnProgress,
         offered: &mut PendingBatch,
     ) -> Pause {
@@ -368,7 +369,7 @@ impl LiveRun {
             let mut event = tokio::select! {
                 // Read what the server has sent before the deadline counts.
                 biased;
-                Some(message) = request.injections.recv() => {
+                Some(message) = request.next_message() => {
                     self.inject(message, Source::Separate).await;
                     continue;
                 }
