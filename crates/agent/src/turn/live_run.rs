@@ -557,3 +557,6 @@ pub(super) enum Idle {
     /// An event that was queued.
     Same,
 }
+
+#[cfg(test)]
+mod model;
