@@ -26,8 +26,8 @@ use agent::catalog::SpeedPreferences;
 use agent::run::{Backend, Mode};
 use agent::session_manager::{AnswerSummary, SessionSelector};
 use agent::turn::{
-    Bridging, Follows, Frontend, HostToolMode, Keep, Questions, Stop, Surface, TurnEvent,
-    TurnRequest, TurnResult, is_card, turn_events,
+    Bridging, Follows, Frontend, HostRequest, HostToolMode, Keep, Questions, Stop, Surface,
+    TurnEvent, TurnRequest, TurnResult, is_card,
 };
 use agent_tools::bridge::Verdict;
 use agent_tools::cursor_config::ConfigCache;
@@ -50,6 +50,8 @@ const CARDS: [&str; 8] = [
 ];
 /// The largest file whose change is displayed.
 const MAX_DIFF: u64 = 1024 * 1024;
+/// How many questions for the user may be queued; then the events of the turn wait.
+const QUESTIONS: usize = 64;
 
 /// What the prompts of a session share.
 pub(super) struct SessionContext {
@@ -189,8 +191,6 @@ impl RunningPrompt<'_> {
         // The client's tools do the work of native ones and are not offered as tools of their own.
         policy.bridge = Bridging::Off;
         policy.questions = Questions::Never;
-        let (events, mut inbox) = turn_events();
-        let (permissions, mut asked_for) = mpsc::channel::<PermissionRequest>(16);
         let request = TurnRequest {
             account: key.fingerprint(),
             backend: backend.clone(),
@@ -205,44 +205,51 @@ impl RunningPrompt<'_> {
             }),
             policy,
             native_tools: client_tools::native_policy(&context.capabilities),
-            permissions: Some(permissions),
+            can_be_asked: true,
             library: Arc::clone(&context.library),
             keep: Keep::Disk,
-            door: Frontend::Native,
-            hands: HostToolMode::Between,
+            frontend: Frontend::Native,
+            tool_mode: HostToolMode::Between,
             surface: Surface::Cards(CARDS.map(str::to_owned).into()),
-            cancel: ticket.cancel_token().clone(),
-            injections: ticket.take_injections(),
-            events,
         };
         let mut answer = TurnAnswer::default();
+        let (mut inbox, result) = ticket.start(request).await;
+        // The questions for the user, who is asked one at a time while the answer goes on.
+        let (questions, mut queued) = mpsc::channel::<PermissionRequest>(QUESTIONS);
         let sending = async {
             while let Some(event) = inbox.recv().await {
-                send_event(context, event, &mut answer);
+                match event {
+                    TurnEvent::Request(HostRequest::Permission(request)) => {
+                        let _ = questions.send(request).await;
+                    }
+                    event => send_event(context, event, &mut answer),
+                }
             }
         };
         let (turn_ended, cancel) = (CancellationToken::new(), self.cancel.clone());
+        let ended = turn_ended.clone();
         // One question at a time, so that an answer for the session counts for those that wait. A
         // question that is open when the turn ends is answered first, because the next turn would
         // ask the user again.
-        let permitting = async {
+        let prompt = &mut *self;
+        let permitting = async move {
             loop {
                 let request = tokio::select! {
                     biased;
-                    () = turn_ended.cancelled() => return,
-                    request = asked_for.recv() => request,
+                    () = ended.cancelled() => return,
+                    request = queued.recv() => request,
                 };
                 let Some(request) = request else {
                     return;
                 };
                 tokio::select! {
-                    () = self.permit(request) => {}
+                    () = prompt.permit(request) => {}
                     () = cancel.cancelled() => return,
                 }
             }
         };
         let running = async {
-            let (result, ()) = tokio::join!(ticket.run(request), sending);
+            let (result, ()) = tokio::join!(result, sending);
             turn_ended.cancel();
             result
         };
@@ -420,7 +427,11 @@ fn send_event(context: &SessionContext, event: TurnEvent, answer: &mut TurnAnswe
             name,
             arguments,
         }),
-        TurnEvent::ThinkingDone | TurnEvent::Retrying(_) | TurnEvent::Waiting(_) => {}
+        // Tools of the client are called between turns.
+        TurnEvent::Request(_)
+        | TurnEvent::ThinkingDone
+        | TurnEvent::Retrying(_)
+        | TurnEvent::Waiting(_) => {}
     }
 }
 

@@ -112,8 +112,9 @@ impl<'a> AnswerState<'a> {
                 self.limit = Some(ApiError::rate_limit(&reason));
                 return false;
             }
-            // For users of other front ends; logged elsewhere.
-            TurnEvent::Retrying(_)
+            // For other front ends; logged elsewhere.
+            TurnEvent::Request(_)
+            | TurnEvent::Retrying(_)
             | TurnEvent::Waiting(_)
             | TurnEvent::Remark(_)
             | TurnEvent::Notice(_) => return true,

@@ -28,7 +28,7 @@ use agent::message::Message;
 use agent::run::Backend;
 use agent::session_manager::{SessionSelector, TurnTicket};
 use agent::turn::usage;
-use agent::turn::{Frontend, HostToolMode, Keep, Stop, Surface, TurnRequest, turn_events};
+use agent::turn::{Frontend, HostToolMode, Keep, Stop, Surface, TurnRequest};
 use agent_tools::local_http::access::HttpError;
 use agent_tools::policy::HostPolicy;
 use cursor_client::account::Credential;
@@ -297,7 +297,6 @@ impl GatewayTurnContext {
         let has_results = last.is_some_and(|message| message.as_tool_result().is_some());
         session_key::restore_call_ids(&mut transcript);
         let cancel = ticket.cancel_token().clone();
-        let (events, mut inbox) = turn_events();
         // Calls name their session, so it must survive a restart; plain chats need not.
         let keep = if transcript.tools.is_empty() {
             ticket.keep()
@@ -315,15 +314,12 @@ impl GatewayTurnContext {
             mode: None,
             policy: self.state.policy.clone(),
             native_tools: HostPolicy::default(),
-            permissions: None,
+            can_be_asked: false,
             library: Arc::default(),
             keep,
-            door: Frontend::Chat,
-            hands: HostToolMode::Between,
+            frontend: Frontend::Chat,
+            tool_mode: HostToolMode::Between,
             surface: Surface::Text,
-            cancel: cancel.clone(),
-            injections: ticket.take_injections(),
-            events,
         };
         let token = session_key::to_token(ticket.session_id());
         let options = AnswerOptions {
@@ -332,6 +328,7 @@ impl GatewayTurnContext {
             ..self.options.clone()
         };
         let mut answer = AnswerState::new(&self.updates, token, handling, options);
+        let (mut inbox, result) = ticket.start(request).await;
         let sending = async {
             while let Some(event) = inbox.recv().await {
                 self.report.event(&event, self.updates.capacity() == 0);
@@ -340,7 +337,7 @@ impl GatewayTurnContext {
                 }
             }
         };
-        let running = async { tokio::join!(ticket.run(request), sending) };
+        let running = async { tokio::join!(result, sending) };
         let result = {
             let mut running = std::pin::pin!(running);
             tokio::select! {

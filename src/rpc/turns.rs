@@ -4,10 +4,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use jsonrpsee::types::ErrorObjectOwned;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -17,7 +14,7 @@ use super::host_messages;
 use super::models::ModelService;
 use super::peer::Peer;
 use super::protocol::*;
-use super::turn_events::{call_host_tool, log, request_permission, send_events};
+use super::turn_events::{OpenRequests, log, send_events};
 use super::turn_result::{not_started, to_result};
 use super::user_choices::{UnknownMode, UserChoices};
 use super::wait_clock::WaitClock;
@@ -36,7 +33,7 @@ use agent::session_manager::{
 use agent::turn::usage::SessionUsage;
 use agent::turn::{
     Follows, Frontend, HostToolMode, Keep, Policy, Stop, Surface, TurnEvent, TurnRequest,
-    turn_events, user_message,
+    user_message,
 };
 use agent_tools::bridge::Verdict;
 use agent_tools::cursor_config::ConfigCache;
@@ -81,12 +78,6 @@ pub(super) struct TurnContext<'a> {
 
 fn invalid(problem: String) -> ErrorObjectOwned {
     ErrorObjectOwned::owned(INVALID_PARAMS, problem, None::<()>)
-}
-
-/// Ends a turn before its run starts.
-async fn abandon(ticket: TurnTicket, stop: Stop) -> TurnStartResult {
-    ticket.abandon().await;
-    not_started(stop)
 }
 
 impl Turns {
@@ -207,7 +198,7 @@ impl Turns {
         let mode = match mode(&params, &choices) {
             Ok(mode) => mode,
             Err(unknown) => {
-                return Ok(abandon(ticket, Stop::Failed(unknown.to_string())).await);
+                return Ok(not_started(Stop::Failed(unknown.to_string())));
             }
         };
         let model = params.model.clone();
@@ -217,7 +208,7 @@ impl Turns {
         let resolved = tokio::select! {
             resolved = context.models.resolve(model, &wishes, &backend, key_given) => resolved,
             () = ticket.cancel_token().cancelled() => {
-                return Ok(abandon(ticket, Stop::Aborted).await);
+                return Ok(not_started(Stop::Aborted));
             }
         };
         let ResolvedModel {
@@ -226,19 +217,9 @@ impl Turns {
             model_id,
         } = match resolved {
             Ok(resolved) => resolved,
-            Err(problem) => return Ok(abandon(ticket, Stop::Failed(problem)).await),
+            Err(problem) => return Ok(not_started(Stop::Failed(problem))),
         };
-        let (events, mut inbox) = turn_events();
-        let (calls, mut called) = mpsc::channel(64);
-        let (permissions, mut asked_for) = mpsc::channel(16);
         let native_tools = HostPolicy::from(&params.native_tools).or(&context.native_tools);
-        let hands = match context.tools {
-            HostToolTiming::Inline => HostToolMode::Inline(calls),
-            HostToolTiming::Between => {
-                drop(calls);
-                HostToolMode::Between
-            }
-        };
         let request = TurnRequest {
             account: key.fingerprint(),
             backend,
@@ -250,33 +231,36 @@ impl Turns {
             mode,
             policy,
             native_tools,
-            permissions: Some(permissions),
+            can_be_asked: true,
             library,
             keep: match params.keep {
                 TurnKeep::Disk => Keep::Disk,
                 TurnKeep::Memory => Keep::Memory,
             },
-            door: Frontend::Native,
-            hands,
+            frontend: Frontend::Native,
+            tool_mode: match context.tools {
+                HostToolTiming::Inline => HostToolMode::Inline,
+                HostToolTiming::Between => HostToolMode::Between,
+            },
             surface: match params.surface {
                 TurnSurface::Text => Surface::Text,
                 TurnSurface::Cards => Surface::Cards(params.card_tools),
             },
-            cancel: ticket.cancel_token().clone(),
-            injections: ticket.take_injections(),
-            events,
         };
         let turn_id = params.turn_id;
+        let (mut inbox, result) = ticket.start(request).await;
         let sending = async {
             let mut batch = Vec::new();
             let mut clock = WaitClock::new(context.peer, &turn_id, context.shows_waits);
+            let mut open = OpenRequests::new(context.peer, &turn_id);
             loop {
                 tokio::select! {
                     count = inbox.recv_many(&mut batch, BATCH) => if count == 0 { break },
                     () = clock.tick() => {
-                        clock.send().await;
+                        open.answer_during(clock.send()).await;
                         continue;
                     }
+                    () = open.answer() => continue,
                 }
                 let line = batch.iter().rev().find_map(|event| match event {
                     TurnEvent::Waiting(line) => Some(line.clone()),
@@ -284,49 +268,24 @@ impl Turns {
                 });
                 batch.retain(|event| !matches!(event, TurnEvent::Waiting(_)));
                 if let Some(line) = line {
-                    clock.begin(line).await;
+                    open.answer_during(clock.begin(line)).await;
                 }
                 if batch.is_empty() {
                     continue;
                 }
                 stats.first.get_or_insert_with(Instant::now);
                 stats.events += batch.len();
-                send_events(context.peer, &turn_id, &mut batch).await;
+                let requests = open
+                    .answer_during(send_events(context.peer, &turn_id, &mut batch))
+                    .await;
+                requests.into_iter().for_each(|request| open.add(request));
             }
+            // The answers to open requests have no receiver any more.
+            drop(open);
             clock.end().await;
         };
-        let calling = async {
-            // All in this task, so that the host gets calls in the order they were made.
-            let mut asked = FuturesUnordered::new();
-            loop {
-                tokio::select! {
-                    call = called.recv() => match call {
-                        Some(call) => asked.push(call_host_tool(context.peer.clone(), turn_id.clone(), call)),
-                        None => break,
-                    },
-                    Some(()) = asked.next() => {}
-                }
-            }
-            // The turn is over: the results of open calls have no receiver.
-        };
-        let permitting = async {
-            let mut asked = FuturesUnordered::new();
-            loop {
-                tokio::select! {
-                    Some(request) = asked_for.recv() => {
-                        asked.push(request_permission(context.peer.clone(), turn_id.clone(), request));
-                    }
-                    Some(()) = asked.next() => {}
-                    else => std::future::pending().await,
-                }
-            }
-        };
         // The events end with the turn, so the answer comes after the last of them.
-        let running = async { tokio::join!(ticket.run(request), sending, calling) };
-        let (mut result, (), ()) = tokio::select! {
-            done = running => done,
-            () = permitting => return Ok(not_started(Stop::Aborted)),
-        };
+        let (mut result, ()) = tokio::join!(result, sending);
         if let (Stop::Finished, Some(id), Some(window)) = (&result.stop, model_id, result.window) {
             context.models.learn(&id, window);
         }

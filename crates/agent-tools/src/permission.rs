@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{mpsc, oneshot, watch};
+use futures_util::future::BoxFuture;
+use tokio::sync::{oneshot, watch};
 
 use crate::ExecRequest;
 use crate::host_delegate::HostToolSet;
@@ -23,7 +24,7 @@ pub struct TurnTools {
     /// Whether the MCP servers of the user's Cursor settings may be called.
     pub mcp_servers: bool,
     /// Where permission requests go; `None` for a host that cannot be asked.
-    pub permissions: Option<mpsc::Sender<PermissionRequest>>,
+    pub permissions: Option<Arc<dyn PermissionSender>>,
 }
 
 impl TurnTools {
@@ -34,7 +35,7 @@ impl TurnTools {
         stated: &HostPolicy,
         host: HostToolSet,
         plan_mode: bool,
-        permissions: Option<mpsc::Sender<PermissionRequest>>,
+        permissions: Option<Arc<dyn PermissionSender>>,
     ) -> Self {
         Self {
             decisions: ToolDecisions::new(settings, stated, &host, plan_mode),
@@ -47,6 +48,12 @@ impl TurnTools {
 
 /// The tool settings of the current turn, as an executor receives them.
 pub type CurrentTools = watch::Receiver<Arc<TurnTools>>;
+
+/// Sends permission requests to the host of one turn.
+pub trait PermissionSender: std::fmt::Debug + Send + Sync {
+    /// Returns whether the host was sent the request, which a turn that has ended is not.
+    fn send(&self, request: PermissionRequest) -> BoxFuture<'_, bool>;
+}
 
 /// A question to the host: may this native tool be executed?
 #[derive(Debug)]
@@ -109,7 +116,7 @@ pub(super) async fn is_permitted(
             subject: subject.clone(),
             answer,
         };
-        if asked.send(question).await.is_ok()
+        if asked.send(question).await
             && let Ok(permission) = answered.await
         {
             if permission == Permission::AllowSession {

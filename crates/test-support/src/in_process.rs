@@ -6,14 +6,15 @@ use agent::conversation::store::Store;
 use agent::conversation::transcript::Tool;
 use agent::run::{Backend, Model};
 use agent::turn::usage::Limits;
-use agent::turn::{self, HostToolMode, Keep, Policy, Session, Stop, TurnEvent, TurnRequest};
-use agent_tools::bridge::{HostCall, HostResult};
+use agent::turn::{
+    self, HostRequest, HostToolMode, Keep, Policy, Session, Stop, TurnEvent, TurnRequest,
+};
+use agent_tools::bridge::HostResult;
 use agent_tools::policy::HostPolicy;
 use agent_tools::shell::reaper::ChildReaper;
 use cursor_sidecar::rpc::host_messages::transcript;
 use cursor_sim::{Http2, Options, RecordingHandle, ScenarioSource, Side, Sim};
 use serde_json::{Value as Json, json};
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::rpc_session::OfferedCall;
@@ -135,17 +136,9 @@ impl InProcessSession {
         });
         let system = Some("Be brief.".into());
         let cancel = CancellationToken::new();
-        let (say, injections) = mpsc::channel(1);
-        let (calls, mut called) = mpsc::channel::<HostCall>(8);
-        let hands = match self.habit {
-            ToolExecution::Between => {
-                drop(calls);
-                HostToolMode::Between
-            }
-            ToolExecution::Inline => HostToolMode::Inline(calls),
-        };
+        let (handle, channels) = turn::turn_channels(cancel.clone());
+        let messages = handle.messages();
         let mut interjection = self.interjection.take();
-        let (events, mut received) = turn::turn_events();
         let request = TurnRequest {
             backend: self.backend.clone(),
             account: "a".into(),
@@ -163,16 +156,18 @@ impl InProcessSession {
             mode: None,
             policy: self.policy.clone(),
             native_tools: HostPolicy::default(),
-            permissions: None,
+            can_be_asked: false,
             library: std::sync::Arc::default(),
             surface: agent::turn::Surface::Text,
             keep: Keep::Disk,
-            door: turn::Frontend::Native,
-            hands,
-            cancel: cancel.clone(),
-            injections,
-            events,
+            frontend: turn::Frontend::Native,
+            tool_mode: match self.habit {
+                ToolExecution::Between => HostToolMode::Between,
+                ToolExecution::Inline => HostToolMode::Inline,
+            },
         };
+        self.session.enqueue(channels).await;
+        let (mut received, result) = handle.start(request).await;
         let mut interjected = None;
         let listening = async {
             let mut all = Vec::new();
@@ -181,15 +176,20 @@ impl InProcessSession {
             }
             // Ends when the turn drops the sender.
             while let Some(event) = received.recv().await {
-                // Only for display; it is not part of the answer.
-                if matches!(event, TurnEvent::Waiting(_)) {
-                    continue;
+                match event {
+                    // Only for display; it is not part of the answer.
+                    TurnEvent::Waiting(_) => continue,
+                    TurnEvent::Request(HostRequest::Call(call)) => {
+                        let result = json!({"content": format!("did {}", call.id)});
+                        call.answer(HostResult::read(&result));
+                        continue;
+                    }
+                    event => all.push(event),
                 }
-                all.push(event);
                 if let Some(words) = interjection.take() {
                     // A turn that has ended accepts no message.
-                    let user_text = say.try_send(turn::user_message(words.clone(), Vec::new()));
-                    interjected = user_text.ok().map(|()| words);
+                    let message = turn::user_message(words.clone(), Vec::new());
+                    interjected = messages.send(message).await.then_some(words);
                 }
                 if patience == CancelAfter::Events(all.len()) {
                     cancel.cancel();
@@ -197,13 +197,7 @@ impl InProcessSession {
             }
             all
         };
-        let working = async {
-            while let Some(call) = called.recv().await {
-                let result = json!({"content": format!("did {}", call.id)});
-                call.answer(HostResult::read(&result));
-            }
-        };
-        let (result, events, ()) = tokio::join!(self.session.turn(request), listening, working);
+        let (result, events) = tokio::join!(result, listening);
         let mut outcome = InProcessTurn {
             text: String::new(),
             calls: Vec::new(),

@@ -383,6 +383,7 @@ impl TurnReport {
                 });
             }
             TurnEvent::ThinkingDone
+            | TurnEvent::Request(_)
             | TurnEvent::Waiting(_)
             | TurnEvent::Remark(_)
             | TurnEvent::Notice(_) => return,

@@ -267,7 +267,8 @@ impl TextLog {
         self.collect(|segment| segment.phase == phase)
     }
 
-    fn held(&self) -> String {
+    /// Returns the text that is held back.
+    pub(crate) fn held(&self) -> String {
         self.texts(SegmentPhase::Held)
     }
 

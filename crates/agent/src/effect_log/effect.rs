@@ -29,6 +29,9 @@ pub(crate) struct Effect {
     pub(super) end: Result<(), ExecError>,
     /// Whether the checkpoint that the current stream started from is known to lack the result.
     pub(super) is_missing: bool,
+    /// Whether the current stream may still request it, because the checkpoint it started from may
+    /// be older than the call. A checkpoint that arrives before then lacks the result too.
+    pub(super) is_unconfirmed: bool,
     /// Whether the current stream has continued without requesting it. The checkpoint it started
     /// from includes the result, or the model has chosen something else.
     pub(super) is_passed: bool,
@@ -76,6 +79,7 @@ impl Effect {
             replies: Vec::new(),
             end: Ok(()),
             is_missing: false,
+            is_unconfirmed: false,
             is_passed: false,
             precedes_host_call: false,
             began: 0,

@@ -142,7 +142,7 @@ impl EffectLog {
         // Host calls are tracked within a run: the next one is sent their results by its owner.
         self.effects.retain(|effect| effect.digest.is_some());
         for effect in &mut self.effects {
-            effect.is_missing = false;
+            (effect.is_missing, effect.is_unconfirmed) = (false, false);
             // The history includes what the host executed, and nothing that was executed here.
             if start == Start::History && effect.origin != Origin::Host {
                 effect.apply(PhaseEvent::CheckpointLoss);
@@ -165,13 +165,15 @@ impl EffectLog {
         self.interrupt_open();
         for effect in &mut self.effects {
             if effect.is_on_stream() {
+                effect.is_unconfirmed = effect.is_lacked() && !effect.is_open();
                 effect.apply(PhaseEvent::StreamLoss);
                 effect.request = None;
             }
             effect.is_passed = false;
         }
         // Without replies, only a result that the checkpoint lacks is of interest.
-        let is_needed = |effect: &Effect| effect.digest.is_some() || effect.is_missing;
+        let is_needed =
+            |effect: &Effect| effect.digest.is_some() || effect.is_missing || effect.is_unconfirmed;
         self.effects
             .retain(|effect| !effect.is_open() && is_needed(effect));
         self.frames = BTreeSet::new();
@@ -219,6 +221,15 @@ impl EffectLog {
         self.apply(PhaseEvent::ModelProgress, |_| true);
     }
 
+    /// Records that the model writes, so that this stream does not request the calls any more that
+    /// it has not requested yet.
+    pub(crate) fn model_wrote(&mut self) {
+        for effect in &mut self.effects {
+            effect.is_unconfirmed = false;
+        }
+        self.model_progressed();
+    }
+
     /// Records that the server reported a call complete.
     pub(crate) fn completed(&mut self, call: &str) {
         self.apply(PhaseEvent::ModelProgress, |effect| effect.call == call);
@@ -226,6 +237,7 @@ impl EffectLog {
         // The server has the result of an earlier stream.
         for effect in self.effects.iter_mut().filter(|effect| effect.call == call) {
             effect.is_missing &= effect.is_on_stream();
+            effect.is_unconfirmed = false;
         }
     }
 
@@ -253,7 +265,7 @@ impl EffectLog {
                     saved.extend(ours);
                 }
             } else {
-                effect.is_missing |= is_listed;
+                effect.is_missing |= is_listed || effect.is_unconfirmed;
             }
         }
         // Without replies, only a result that the checkpoint lacks is of interest.
@@ -331,7 +343,7 @@ impl EffectLog {
         }
         found.apply(PhaseEvent::Replay);
         found.request = Some(RequestKey::Exec(id));
-        found.is_passed = false;
+        (found.is_passed, found.is_unconfirmed) = (false, false);
         let found = self.effects[at].clone();
         if found.origin == Origin::Here {
             // The checkpoint included earlier requests that this stream did not repeat. Requests

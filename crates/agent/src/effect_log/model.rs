@@ -2,8 +2,10 @@
 //!
 //! The simulated model of the server works through a list of commands: on each stream it requests
 //! the first one of which it does not know the result. A checkpoint contains what the server knew
-//! at some time since the checkpoint before it arrived, because checkpoints are late, but not before
-//! the last request to the host. Streams are lost, checkpoints abandoned, processes killed.
+//! at some time since the checkpoint before it arrived, because checkpoints are late. The first
+//! request since then is in it, because a server writes a checkpoint for requests and for the end
+//! of a turn; and one that arrives after text includes the calls of the host before the text.
+//! Streams are lost, checkpoints abandoned, processes killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,6 +69,8 @@ struct EffectModel {
     now: Knowledge,
     /// Its earlier knowledge on this stream, since the last checkpoint arrived.
     snapshots: Vec<Knowledge>,
+    /// How many of these precede the last request to the host.
+    before_host_call: usize,
     checkpoint: Knowledge,
     /// Effects the newest checkpoint includes that the file does not say yet.
     unsaved: Vec<EffectDigest>,
@@ -112,7 +116,9 @@ impl EffectModel {
             EffectStep::Result => self.result(),
             EffectStep::Text => {
                 if self.open.is_empty() && self.now.results == self.now.requested {
-                    self.log.model_progressed();
+                    self.log.model_wrote();
+                    self.snapshots.drain(..self.before_host_call);
+                    self.before_host_call = 0;
                 }
             }
             EffectStep::Checkpoint { lag } => self.arrive(lag),
@@ -179,7 +185,7 @@ impl EffectModel {
         self.checkpoint = knows.clone();
         self.now = knows;
         self.now.requested.clone_from(&self.now.results);
-        self.snapshots = vec![self.now.clone()];
+        (self.snapshots, self.before_host_call) = (vec![self.now.clone()], 0);
     }
 
     fn changed(&mut self) {
@@ -195,9 +201,13 @@ impl EffectModel {
         };
         self.requests += 1;
         let (id, request) = (self.requests, request(command, self.requests));
+        let is_first = self.snapshots.iter().all(|state| *state == self.now);
         self.now.requested.insert(command);
-        if is_hosts(command) {
+        if is_first {
             self.snapshots.clear();
+        }
+        if is_hosts(command) {
+            self.before_host_call = self.snapshots.len();
         }
         self.changed();
         if self.log.recall(id, &request).is_some() {
@@ -236,7 +246,7 @@ impl EffectModel {
     fn arrive(&mut self, lag: usize) {
         let at = self.snapshots.len() - 1 - lag.min(self.snapshots.len() - 1);
         let state = self.snapshots[at].clone();
-        self.snapshots = vec![self.now.clone()];
+        (self.snapshots, self.before_host_call) = (vec![self.now.clone()], 0);
         let pending: Vec<String> = (state.requested.difference(&state.results))
             .filter(|command| is_hosts(**command))
             .map(|command| format!("call {command}."))

@@ -461,3 +461,24 @@ fn the_same_frame_is_recorded_once_per_stream() {
     log.restart();
     assert!(log.add_frame(&frame("e")));
 }
+
+#[test]
+fn a_checkpoint_before_a_call_is_repeated_lacks_its_result() {
+    let resumed = || {
+        let mut log = host_call("c", true);
+        log.checkpoint(&lists(&[]));
+        log.restart();
+        log
+    };
+    let mut log = resumed();
+    log.checkpoint(&lists(&[]));
+    assert_eq!(log.lacks(), ["host-1"], "the stream may still request it");
+    log.recall(5, &call("c")).unwrap();
+    log.model_wrote();
+    log.checkpoint(&lists(&[]));
+    assert!(log.lacks().is_empty(), "the stream was sent it again");
+    let mut log = resumed();
+    log.model_wrote();
+    log.checkpoint(&lists(&[]));
+    assert!(log.lacks().is_empty(), "the stream continued after it");
+}

@@ -55,6 +55,39 @@ impl<T> Clone for Sender<T> {
     }
 }
 
+/// A sender that does not keep the queue open.
+#[derive(Debug)]
+pub struct WeakSender<T> {
+    items: mpsc::WeakSender<QueuedItem<T>>,
+    room: Arc<Semaphore>,
+    bounds: QueueBounds,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl<T> WeakSender<T> {
+    /// Returns a sender while the queue is open.
+    pub fn upgrade(&self) -> Option<Sender<T>> {
+        Some(Sender {
+            items: self.items.upgrade()?,
+            room: Arc::clone(&self.room),
+            bounds: self.bounds,
+            waiting: Arc::clone(&self.waiting),
+        })
+    }
+}
+
+impl<T> Sender<T> {
+    /// Returns a sender that does not keep the queue open.
+    pub fn downgrade(&self) -> WeakSender<T> {
+        WeakSender {
+            items: self.items.downgrade(),
+            room: Arc::clone(&self.room),
+            bounds: self.bounds,
+            waiting: Arc::clone(&self.waiting),
+        }
+    }
+}
+
 /// Reserved capacity for one item.
 pub struct QueuePermit<T> {
     item: OwnedPermit<QueuedItem<T>>,

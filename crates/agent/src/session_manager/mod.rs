@@ -15,7 +15,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use self::open_sessions::OpenSessions;
@@ -27,7 +26,7 @@ use crate::conversation::store::Store;
 use crate::conversation::transcript::Transcript;
 use crate::run::UserMessage;
 use crate::turn::usage::SessionUsage;
-use crate::turn::{Record, Session};
+use crate::turn::{MessageSender, Record, Session, turn_channels};
 use agent_tools::shell::reaper::ChildReaper;
 use foundation::prefix;
 
@@ -95,7 +94,7 @@ struct State {
 struct ActiveTurn {
     session_id: Option<String>,
     cancel: CancellationToken,
-    injections: mpsc::Sender<UserMessage>,
+    messages: MessageSender,
 }
 
 impl SessionManager {
@@ -119,8 +118,8 @@ impl SessionManager {
         selector: SessionSelector<'_>,
         cancel: CancellationToken,
     ) -> Result<TurnTicket, ReserveError> {
-        let (injections, inbox) = mpsc::channel(16);
-        let mut ticket = {
+        let (handle, channels) = turn_channels(cancel.clone());
+        let ticket = {
             let mut state = self.state();
             if state.active.contains_key(turn_id) {
                 return Err(ReserveError::AlreadyActive);
@@ -142,7 +141,7 @@ impl SessionManager {
             let turn = ActiveTurn {
                 session_id: session_id.clone(),
                 cancel: cancel.clone(),
-                injections,
+                messages: handle.messages(),
             };
             state.active.insert(turn_id.to_owned(), turn);
             TurnTicket::new(
@@ -152,10 +151,10 @@ impl SessionManager {
                 session,
                 matched,
                 cancel,
-                inbox,
+                handle,
             )
         };
-        ticket.enqueue().await?;
+        ticket.enqueue(channels).await?;
         Ok(ticket)
     }
 
@@ -243,9 +242,9 @@ impl SessionManager {
             .state()
             .active
             .get(turn_id)
-            .map(|turn| turn.injections.clone());
+            .map(|turn| turn.messages.clone());
         match turn {
-            Some(injections) => injections.send(message).await.is_ok(),
+            Some(messages) => messages.send(message).await,
             None => false,
         }
     }

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::session_index::SessionMatch;
 use super::{ReserveError, SessionManager};
-use crate::run::UserMessage;
-use crate::turn::{Keep, QueuedTurn, Session, Stop, TurnRequest, TurnResult};
+use crate::run::queue;
+use crate::turn::{
+    Keep, Session, Stop, TurnChannels, TurnEvent, TurnHandle, TurnRequest, TurnResult,
+    turn_channels,
+};
 
 /// The parts of an answer that identify the session of the next request.
 #[derive(Debug, Default)]
@@ -26,11 +28,10 @@ pub struct TurnTicket {
     /// `None` for a temporary session.
     session_id: Option<String>,
     session: Session,
-    queued: Option<QueuedTurn>,
+    handle: Option<TurnHandle>,
     /// How the session was found, if by the transcript.
     found: Option<SessionMatch>,
     cancel: CancellationToken,
-    injections: Option<mpsc::Receiver<UserMessage>>,
     is_active: bool,
     is_finished: bool,
 }
@@ -43,28 +44,24 @@ impl TurnTicket {
         session: Session,
         found: Option<SessionMatch>,
         cancel: CancellationToken,
-        injections: mpsc::Receiver<UserMessage>,
+        handle: TurnHandle,
     ) -> Self {
         Self {
             manager,
             turn_id: turn_id.to_owned(),
             session_id,
             session,
-            queued: None,
+            handle: Some(handle),
             found,
             cancel,
-            injections: Some(injections),
             is_active: true,
             is_finished: false,
         }
     }
 
-    pub(super) async fn enqueue(&mut self) -> Result<(), ReserveError> {
+    pub(super) async fn enqueue(&self, channels: TurnChannels) -> Result<(), ReserveError> {
         tokio::select! {
-            queued = self.session.enqueue() => {
-                self.queued = Some(queued);
-                Ok(())
-            }
+            () = self.session.enqueue(channels) => Ok(()),
             () = self.cancel.cancelled() => Err(ReserveError::Cancelled),
         }
     }
@@ -85,29 +82,23 @@ impl TurnTicket {
         if is_unnamed { Keep::Memory } else { Keep::Disk }
     }
 
-    /// Returns the receiver of injected messages, for the request.
-    pub fn take_injections(&mut self) -> mpsc::Receiver<UserMessage> {
-        self.injections.take().unwrap_or_else(|| mpsc::channel(1).1)
-    }
-
-    /// Runs the turn.
-    pub async fn run(&mut self, request: TurnRequest) -> TurnResult {
+    /// Starts the turn, once. Returns its events, which must be read, and its result. A ticket that
+    /// is dropped instead abandons the turn, and the next one sends its injected messages.
+    pub async fn start(
+        &mut self,
+        request: TurnRequest,
+    ) -> (
+        queue::Receiver<TurnEvent>,
+        impl Future<Output = TurnResult> + use<>,
+    ) {
         if let Some(id) = &self.session_id {
             // The turn takes over what was parked.
             self.manager.state().parked.remove_session(id);
         }
-        let queued = match self.queued.take() {
-            Some(queued) => queued,
-            None => self.session.enqueue().await,
-        };
-        queued.run(request).await
-    }
-
-    /// Ends the turn before it runs. Its injected messages are kept for the next turn.
-    pub async fn abandon(mut self) {
-        if let (Some(queued), Some(mut injections)) = (self.queued.take(), self.injections.take()) {
-            queued.abandon(&mut injections).await;
-        }
+        let handle = self.handle.take();
+        // A second turn has no place in the queue, and fails.
+        let handle = handle.unwrap_or_else(|| turn_channels(self.cancel.clone()).0);
+        handle.start(request).await
     }
 
     /// Records how the turn ended. A run that waits for tool results is parked; if too many are, the

@@ -21,8 +21,9 @@ pub(super) use self::injection::user_texts;
 use self::repeated_request::ParkedAnswer;
 use self::wait_display::{WaitDisplay, send_wait};
 use super::activity_display::{ActivityDisplay, ends_cards};
+use super::channels::OpenTurn;
 use super::conversation_slot::Conversation;
-use super::request::{TurnEvent, TurnRequest};
+use super::request::TurnEvent;
 use super::turn_progress::{Shown, TurnProgress, send_event};
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
@@ -359,7 +360,7 @@ impl LiveRun {
     /// Cancel safe.
     pub(super) async fn drive(
         &mut self,
-        request: &mut TurnRequest,
+        request: &mut OpenTurn,
         tally: &mut TurnProgress,
         offered: &mut PendingBatch,
     ) -> Pause {
@@ -379,7 +380,7 @@ impl LiveRun {
             let mut event = tokio::select! {
                 // Read what the server has sent before the deadline counts.
                 biased;
-                Some(message) = request.injections.recv() => {
+                Some(message) = request.next_message() => {
                     self.inject(message, Source::Separate).await;
                     continue;
                 }
@@ -567,3 +568,6 @@ pub(super) enum Idle {
     /// An event that was queued.
     Same,
 }
+
+#[cfg(test)]
+mod model;

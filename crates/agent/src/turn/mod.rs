@@ -4,6 +4,7 @@
 //! are independent of each other.
 
 mod activity_display;
+mod channels;
 pub mod context_overflow;
 mod conversation_slot;
 mod error_text;
@@ -21,11 +22,10 @@ pub mod usage;
 
 pub(crate) use activity_display::Recorded;
 pub use activity_display::{Follows, Record, Surface, is_card};
+pub use channels::{HostRequest, MessageSender, TurnChannels, TurnHandle, turn_channels};
 pub use error_text::{ContinuationLost, LOST, too_long, wording};
 pub use failure_cause::{Cause, is_rate_limit};
 pub use policy::{Bridging, LONGEST_PARK, Policy, Questions};
-pub use request::{
-    Frontend, HostToolMode, Keep, Stop, TurnEvent, TurnRequest, TurnResult, turn_events,
-};
-pub use session::{QueuedTurn, Session, SessionEnd};
+pub use request::{Frontend, HostToolMode, Keep, Stop, TurnEvent, TurnRequest, TurnResult};
+pub use session::{Session, SessionEnd};
 pub use start_run::user_message;

@@ -263,7 +263,7 @@ fn log_rebuild(
     request: &TurnRequest,
 ) {
     let model = request.model.id.as_str();
-    let event = match request.door {
+    let event = match request.frontend {
         Frontend::Native => "native.rebuild_full_history",
         Frontend::Chat => "chat.rebuild_full_history",
     };

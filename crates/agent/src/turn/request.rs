@@ -4,21 +4,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::activity_display::Surface;
+use super::channels::HostRequest;
 use super::failure_cause::Cause;
 use super::policy::Policy;
 use super::usage::{Limits, RequestTokens, Tokens};
 use crate::conversation::transcript::Transcript;
-use crate::run::queue::{self, QueueBounds, Weighed};
-use crate::run::{Backend, Mode, Model, UserMessage};
-use agent_tools::bridge::HostCall;
+use crate::run::queue::Weighed;
+use crate::run::{Backend, Mode, Model};
 use agent_tools::cursor_config::ConfigCache;
 use agent_tools::host_delegate::HostToolSet;
-use agent_tools::permission::{PermissionRequest, TurnTools};
+use agent_tools::permission::{PermissionSender, TurnTools};
 use agent_tools::policy::HostPolicy;
 
 /// The request of a host for one turn.
@@ -44,53 +42,29 @@ pub struct TurnRequest {
     pub policy: Policy,
     /// The host's policy for native tools.
     pub native_tools: HostPolicy,
-    /// Where permission requests go; `None` for a host that cannot be asked.
-    pub permissions: Option<mpsc::Sender<PermissionRequest>>,
+    /// Whether the host answers permission requests.
+    pub can_be_asked: bool,
     /// The user's Cursor settings.
     pub library: Arc<ConfigCache>,
     /// Where the conversation is stored.
     pub keep: Keep,
     /// The front end it came through.
-    pub door: Frontend,
+    pub frontend: Frontend,
     /// Who executes the host's tools, and when.
-    pub hands: HostToolMode,
+    pub tool_mode: HostToolMode,
     /// How the host shows native tool calls.
     pub surface: Surface,
-    /// Cancels the turn.
-    pub cancel: CancellationToken,
-    /// User messages for the running model.
-    pub injections: mpsc::Receiver<UserMessage>,
-    /// Receives the events.
-    pub events: queue::Sender<TurnEvent>,
 }
 
 impl TurnRequest {
     /// Returns the tool settings of this turn.
-    pub(super) fn tools(&self) -> Arc<TurnTools> {
+    pub(super) fn tools(&self, permissions: Option<Arc<dyn PermissionSender>>) -> TurnTools {
         let tools = self.transcript.tools.iter();
         let host = HostToolSet::new(tools.map(|tool| (tool.name.as_str(), &tool.parameters)));
         let plan_mode = self.mode == Some(Mode::Plan);
         let (settings, stated) = (&self.policy.native, &self.native_tools);
-        let asked = self.permissions.clone();
-        Arc::new(TurnTools::new(settings, stated, host, plan_mode, asked))
+        TurnTools::new(settings, stated, host, plan_mode, permissions)
     }
-
-    /// Returns the messages that arrived at the last moment.
-    pub(super) async fn take_injections(&mut self) -> Vec<UserMessage> {
-        take_injections(&mut self.injections).await
-    }
-}
-
-/// Returns the queued messages and closes the channel, because no later reader exists.
-pub(super) async fn take_injections(
-    injections: &mut mpsc::Receiver<UserMessage>,
-) -> Vec<UserMessage> {
-    injections.close();
-    let mut messages = Vec::new();
-    while let Some(message) = injections.recv().await {
-        messages.push(message);
-    }
-    messages
 }
 
 /// Where a conversation is stored between turns.
@@ -114,27 +88,16 @@ pub enum Frontend {
 }
 
 /// When a host executes its tools.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostToolMode {
     /// Between turns: a call ends the turn.
     Between,
-    /// During the turn: calls are sent here.
-    Inline(mpsc::Sender<HostCall>),
-}
-
-/// How many events, and how many bytes of them, may wait for a host; then the run waits.
-const EVENTS: QueueBounds = QueueBounds {
-    items: 256,
-    bytes: 1024 * 1024,
-};
-
-/// Returns a bounded queue for the events of a turn.
-pub fn turn_events() -> (queue::Sender<TurnEvent>, queue::Receiver<TurnEvent>) {
-    queue::weighed(EVENTS)
+    /// During the turn, which requests it in an event.
+    Inline,
 }
 
 /// An event of a turn.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub enum TurnEvent {
     /// Part of the answer.
     Text(String),
@@ -151,6 +114,8 @@ pub enum TurnEvent {
         /// Its arguments.
         arguments: Json,
     },
+    /// Something that the host answers during the turn.
+    Request(HostRequest),
     /// The connection failed and is retried; the text is the reason.
     Retrying(String),
     /// What the turn waits for, as one line. It replaces the last one.
@@ -173,6 +138,7 @@ impl Weighed for TurnEvent {
             | Self::Remark(text)
             | Self::Notice(text) => text.len(),
             Self::ThinkingDone => 0,
+            Self::Request(request) => request.bytes(),
             Self::ToolCall {
                 id,
                 name,

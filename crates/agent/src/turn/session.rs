@@ -17,11 +17,12 @@ use self::effects::PromptEffects;
 use self::repeated_request::LastAnswer;
 use self::reply_once::ReplyOnce;
 use super::activity_display::{ActivityDisplay, Record, Recorded};
+use super::channels::{OpenTurn, ReplyOnce, TurnChannels};
 use super::conversation_slot::{Conversation, ConversationSlot};
 use super::failure_cause::Cause;
 use super::live_run::{Idle, LiveRun, Pause, PendingBatch};
 use super::recover;
-use super::request::{self, Keep, Stop, TurnEvent, TurnRequest, TurnResult};
+use super::request::{Keep, Stop, TurnEvent, TurnResult};
 use super::turn_progress::TurnProgress;
 use super::usage::{self, SessionUsage};
 use crate::conversation::fingerprint::Fingerprint;
@@ -29,7 +30,7 @@ use crate::conversation::lost_turn::TurnStart;
 use crate::conversation::store::Store;
 use crate::effect_log::Start;
 use crate::inbox::{Inbox, Source};
-use crate::run::{Ended, Outcome, UserMessage};
+use crate::run::{Ended, Outcome};
 use agent_tools::bridge::external_calls::ExternalCallSender;
 use agent_tools::host_delegate::ReadCache;
 use agent_tools::permission::GrantedTools;
@@ -68,21 +69,9 @@ impl SessionEnd {
 }
 
 enum SessionCommand {
-    Turn(
-        oneshot::Receiver<TicketUse>,
-        oneshot::Sender<TurnResult>,
-        Span,
-    ),
+    Turn(TurnChannels, Span),
     Invalidate(oneshot::Sender<()>),
     Release(oneshot::Sender<()>),
-}
-
-/// What a queued turn turns out to be.
-#[derive(Debug)]
-enum TicketUse {
-    Turn(Box<TurnRequest>),
-    /// The turn is abandoned; these are messages it had accepted from the host.
-    Messages(Vec<UserMessage>),
 }
 
 impl Session {
@@ -176,21 +165,11 @@ impl Session {
 
     /// Reserves the next place in the session's queue at the first poll, so that later turns cannot
     /// overtake one whose request takes long to build.
-    pub async fn enqueue(&self) -> QueuedTurn {
-        let (request, inbox) = oneshot::channel();
-        let (reply, answer) = oneshot::channel();
+    pub async fn enqueue(&self, turn: TurnChannels) {
         self.asked.send_modify(|turns| *turns += 1);
-        // If the task has ended, it drops the sender of the answer and [`QueuedTurn::run`] fails.
-        let _ = self
-            .asks
-            .send(SessionCommand::Turn(inbox, reply, Span::current()))
-            .await;
-        QueuedTurn { request, answer }
-    }
-
-    /// Runs a turn after those requested before.
-    pub async fn turn(&self, request: TurnRequest) -> TurnResult {
-        self.enqueue().await.run(request).await
+        // If the task has ended, it drops the channels and the turn fails.
+        let turn = SessionCommand::Turn(turn, Span::current());
+        let _ = self.asks.send(turn).await;
     }
 
     /// Forgets the conversation, because the host's history changed: the next turn sends it all.
@@ -219,32 +198,6 @@ impl Session {
         let (reply, done) = oneshot::channel();
         let asked = self.asks.send(SessionCommand::Release(reply)).await;
         asked.ok().map(|()| done)
-    }
-}
-
-/// A place in a session's queue. Dropping it abandons the turn.
-#[derive(Debug)]
-pub struct QueuedTurn {
-    request: oneshot::Sender<TicketUse>,
-    answer: oneshot::Receiver<TurnResult>,
-}
-
-impl QueuedTurn {
-    /// Runs the turn.
-    pub async fn run(self, request: TurnRequest) -> TurnResult {
-        let given = self.request.send(TicketUse::Turn(Box::new(request)));
-        match (given, self.answer.await) {
-            (Ok(()), Ok(result)) => result,
-            _ => TurnResult::failed(Cause::Internal, "the session failed inside cursor-sidecar"),
-        }
-    }
-
-    /// Abandons the turn. Its injected messages were reported as accepted, so the next turn sends
-    /// them.
-    pub async fn abandon(self, injections: &mut mpsc::Receiver<UserMessage>) {
-        let messages = request::take_injections(injections).await;
-        // A session whose task has ended has no next turn.
-        let _ = self.request.send(TicketUse::Messages(messages));
     }
 }
 
@@ -307,20 +260,19 @@ impl SessionTask {
                 }
             };
             match ask {
-                Some(SessionCommand::Turn(request, reply, span)) => {
+                Some(SessionCommand::Turn(turn, span)) => {
                     self.begun += 1;
-                    let request = match request.await {
-                        Ok(TicketUse::Turn(request)) => request,
-                        Ok(TicketUse::Messages(messages)) => {
+                    let (request, mut answer) = match turn.open().await {
+                        Ok(turn) => turn,
+                        // They were reported as accepted, so the next turn sends them.
+                        Err(messages) => {
                             self.inbox.add(messages);
                             continue;
                         }
-                        Err(_) => continue, // its door is gone
                     };
-                    let mut answer = ReplyOnce(Some(reply));
                     let repositories = Arc::clone(request.library.repositories());
                     let workspace = request.workspace.clone();
-                    let turn = self.turn(*request, &mut answer).instrument(span);
+                    let turn = self.turn(request, &mut answer).instrument(span);
                     let result = turn.await;
                     self.answered = Some(Instant::now());
                     answer.send(result);
@@ -377,10 +329,11 @@ impl SessionTask {
         }
     }
 
-    async fn turn(&mut self, mut request: TurnRequest, answer: &mut ReplyOnce) -> TurnResult {
-        if request.cancel.is_cancelled() || (self.live.is_none() && !self.prepared(&request).await)
+    async fn turn(&mut self, mut request: OpenTurn, answer: &mut ReplyOnce) -> TurnResult {
+        if request.cancel_token().is_cancelled()
+            || (self.live.is_none() && !self.prepared(&request).await)
         {
-            self.inbox.add(request.take_injections().await);
+            self.inbox.add(request.take_messages().await);
             return TurnResult::aborted();
         }
         if request.keep == Keep::Memory {
@@ -392,13 +345,13 @@ impl SessionTask {
         let mut live = match self.begin(&mut request, &mut tally).await {
             Ok(live) => live,
             Err(result) => {
-                self.inbox.add(request.take_injections().await);
+                self.inbox.add(request.take_messages().await);
                 return result;
             }
         };
         loop {
             let mut offered = PendingBatch::Nothing;
-            let cancel = request.cancel.clone();
+            let cancel = request.cancel_token().clone();
             let pause = tokio::select! {
                 pause = live.drive(&mut request, &mut tally, &mut offered) => pause,
                 () = cancel.cancelled() => {
@@ -501,14 +454,14 @@ impl SessionTask {
 
     /// Reads the settings that a new run needs, which may take a while. Returns `false` if the turn
     /// was cancelled meanwhile; nothing has started yet.
-    async fn prepared(&self, request: &TurnRequest) -> bool {
+    async fn prepared(&self, request: &OpenTurn) -> bool {
         let policy = &request.policy;
         // In the background, for the context that the run is asked for.
         request.library.repositories().refresh(&request.workspace);
         let reading = request.library.open(&policy.cursor, &request.workspace);
         tokio::select! {
             _ = reading => true,
-            () = request.cancel.cancelled() => false,
+            () = request.cancel_token().cancelled() => false,
         }
     }
 
@@ -516,14 +469,14 @@ impl SessionTask {
     async fn abort(
         &mut self,
         mut live: LiveRun,
-        mut request: TurnRequest,
+        mut request: OpenTurn,
         tally: TurnProgress,
         answer: &mut ReplyOnce,
     ) -> TurnResult {
         let result = tally.result(Stop::Aborted, None, &request);
         self.answered = Some(Instant::now());
         answer.send(result.clone());
-        let last = request.take_injections().await;
+        let last = request.take_messages().await;
         let transcript = &request.transcript;
         let history = Fingerprint::of(&transcript.system, &transcript.messages);
         drop(request); // ends the host's events
@@ -561,14 +514,14 @@ impl SessionTask {
         }
     }
 
-    async fn notice(&self, request: &TurnRequest, notice: Option<String>) {
+    async fn notice(&self, request: &OpenTurn, notice: Option<String>) {
         if let Some(notice) = notice {
             tracing::warn!("{notice}");
-            let _ = request.events.send(TurnEvent::Notice(notice)).await;
+            request.send(TurnEvent::Notice(notice)).await;
         }
     }
 
-    async fn note(&self, request: &TurnRequest, error: impl std::fmt::Display) {
+    async fn note(&self, request: &OpenTurn, error: impl std::fmt::Display) {
         let notice = format!("this turn could not be saved: {error}");
         self.notice(request, Some(notice)).await;
     }

@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 use tokio::sync::watch;
 
 use super::activity_display::{ActivityDisplay, Recorded};
+use super::channels::OpenTurn;
 use super::conversation_slot::Conversation;
 use super::intent_logging::IntentLogger;
 use super::live_run::{KnownHistory, LiveRun};
@@ -73,7 +74,7 @@ pub(super) struct CarriedOver {
 pub(super) fn launch(
     conversation: Conversation,
     action: Action,
-    request: &TurnRequest,
+    request: &OpenTurn,
     snapshot: OfferedTools,
     before: CarriedOver,
     surroundings: &SessionResources<'_>,
@@ -134,7 +135,7 @@ pub(super) fn launch(
         IntentLogger::around(
             handlers::executor(facts, execution),
             surroundings.log_file.clone(),
-            matches!(request.hands, HostToolMode::Inline(_)),
+            request.tool_mode == HostToolMode::Inline,
         ),
         &surroundings.settings,
         HookContext {
@@ -166,9 +167,9 @@ pub(super) fn launch(
         conversation.blobs(),
         RetryPolicy {
             idle: request.policy.idle_retries,
-            after_results: match request.hands {
+            after_results: match request.tool_mode {
                 HostToolMode::Between => RestartOwner::Above,
-                HostToolMode::Inline(_) => RestartOwner::Here,
+                HostToolMode::Inline => RestartOwner::Here,
             },
             ..RetryPolicy::default()
         },

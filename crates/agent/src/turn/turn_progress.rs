@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::channels::OpenTurn;
 use super::failure_cause::Cause;
-use super::request::{Stop, TurnEvent, TurnRequest, TurnResult};
+use super::request::{Stop, TurnEvent, TurnResult};
 use super::usage::{self, Seen};
 use crate::run::{RetriesUsed, Usage};
 
@@ -79,7 +80,7 @@ impl TurnProgress {
         &self,
         stop: Stop,
         cause: Option<Cause>,
-        request: &TurnRequest,
+        request: &OpenTurn,
     ) -> TurnResult {
         let (limits, seen) = (request.limits, self.seen());
         TurnResult {
@@ -141,7 +142,7 @@ pub(super) enum Shown {
 }
 
 /// Sends an event to the host and counts what the model wrote.
-pub(super) async fn send_event(event: TurnEvent, request: &TurnRequest, tally: &mut TurnProgress) {
+pub(super) async fn send_event(event: TurnEvent, request: &OpenTurn, tally: &mut TurnProgress) {
     if matches!(event, TurnEvent::Text(_) | TurnEvent::ToolCall { .. }) {
         tally.answer = Answer::Sent;
     }
@@ -161,15 +162,15 @@ pub(super) async fn send_event(event: TurnEvent, request: &TurnRequest, tally: &
             tally.output += usage::units(name) + usage::units(&arguments.to_string());
         }
         TurnEvent::ThinkingDone
+        | TurnEvent::Request(_)
         | TurnEvent::Retrying(_)
         | TurnEvent::Waiting(_)
         | TurnEvent::Remark(_)
         | TurnEvent::Notice(_) => {}
     }
     let notice = tally.notice(&event);
-    // A host that no longer reads has cancelled, or will.
-    let _ = request.events.send(event).await;
+    request.send(event).await;
     if let Some(notice) = notice {
-        let _ = request.events.send(TurnEvent::Notice(notice)).await;
+        request.send(TurnEvent::Notice(notice)).await;
     }
 }

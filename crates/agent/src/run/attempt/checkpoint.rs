@@ -45,7 +45,7 @@ impl Attempt<'_> {
         match event {
             RunEvent::Text(text) | RunEvent::Thinking(text) if text.is_empty() => {}
             RunEvent::Text(_) | RunEvent::Thinking(_) | RunEvent::TurnEnded(_) => {
-                self.context.effects.model_progressed();
+                self.context.effects.model_wrote();
             }
             // The model reads a message after the results that were sent before it. That a message
             // was queued or rejected says nothing about the model.

@@ -7,10 +7,11 @@ use crate::conversation::lost_turn::TurnStart;
 use crate::conversation::recovery::UnixMillis;
 use crate::run::{Ended, Outcome, RunEvent};
 use crate::turn::activity_display::{self, Surface};
+use crate::turn::channels::OpenTurn;
 use crate::turn::recover::SessionKey;
-use crate::turn::request::{HostToolMode, TurnEvent, TurnRequest};
+use crate::turn::request::{HostToolMode, TurnEvent};
 use crate::turn::turn_progress::{TurnProgress, send_event};
-use agent_tools::bridge::{HostCall, HostResult};
+use agent_tools::bridge::HostCall;
 
 /// What a turn has offered to the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +28,7 @@ impl LiveRun {
     pub(super) async fn offer(
         &mut self,
         call: HostCall,
-        request: &TurnRequest,
+        request: &OpenTurn,
         offered: &mut PendingBatch,
     ) {
         if call.is_void() {
@@ -38,13 +39,8 @@ impl LiveRun {
             self.open.push(call);
             return;
         }
-        if let HostToolMode::Inline(hands) = &request.hands {
-            if let Err(refused) = hands.send(call).await {
-                refused
-                    .0
-                    .answer(HostResult::failed("the host takes no calls any more"));
-            }
-            return;
+        if request.tool_mode == HostToolMode::Inline {
+            return request.call_host(call).await;
         }
         self.offering.push(TurnEvent::ToolCall {
             id: call.id.clone(),
@@ -104,11 +100,7 @@ impl LiveRun {
     }
 
     /// Sends the collected calls and cards to the host.
-    pub(in crate::turn) async fn present(
-        &mut self,
-        request: &TurnRequest,
-        tally: &mut TurnProgress,
-    ) {
+    pub(in crate::turn) async fn present(&mut self, request: &OpenTurn, tally: &mut TurnProgress) {
         self.parked.calls.clone_from(&self.offering);
         for call in std::mem::take(&mut self.offering) {
             send_event(call, request, tally).await;
@@ -126,14 +118,14 @@ impl LiveRun {
     pub(super) async fn activity(
         &mut self,
         event: RunEvent,
-        request: &TurnRequest,
+        request: &OpenTurn,
         tally: &mut TurnProgress,
         offered: &mut PendingBatch,
     ) -> Option<Pause> {
-        let surface = match &request.hands {
+        let surface = match request.tool_mode {
             HostToolMode::Between => &request.surface,
             // A card ends the turn, which an inline host does not expect.
-            HostToolMode::Inline(_) => &Surface::Text,
+            HostToolMode::Inline => &Surface::Text,
         };
         let completed = matches!(event, RunEvent::ToolCompleted(_));
         if *offered == PendingBatch::Calls && completed && *surface != Surface::Text {

@@ -8,7 +8,8 @@ use crate::conversation::flat_message::flatten;
 use crate::inbox::{Source, UnsavedMessage};
 use crate::message::Message;
 use crate::run::{Command, UserMessage};
-use crate::turn::request::{TurnEvent, TurnRequest};
+use crate::turn::channels::OpenTurn;
+use crate::turn::request::TurnEvent;
 
 impl LiveRun {
     /// Queues text that the checkpoint includes and the host does not have: the answer starts with
@@ -21,8 +22,8 @@ impl LiveRun {
     }
 
     /// Injects the messages that arrived at the last moment.
-    pub(in crate::turn) async fn inject_queued(&mut self, request: &mut TurnRequest) {
-        for message in request.take_injections().await {
+    pub(in crate::turn) async fn inject_queued(&mut self, request: &mut OpenTurn) {
+        for message in request.take_messages().await {
             self.inject(message, Source::Separate).await;
         }
     }

@@ -3,8 +3,8 @@
 use cursor_proto::agent::v1::{ToolCall, tool_call::Tool};
 
 use crate::run::RunEvent;
-use crate::run::queue::Weighed as _;
-use crate::turn::request::{TurnEvent, TurnRequest};
+use crate::turn::channels::OpenTurn;
+use crate::turn::request::TurnEvent;
 
 /// The most characters of a command.
 const LONGEST_COMMAND: usize = 60;
@@ -63,11 +63,8 @@ impl WaitDisplay {
 }
 
 /// Sends a line, or drops it if the host is slow: the next one replaces it.
-pub(super) fn send_wait(line: String, request: &TurnRequest) {
-    let event = TurnEvent::Waiting(line);
-    if let Some(permit) = request.events.try_reserve(event.bytes()) {
-        permit.put(event);
-    }
+pub(super) fn send_wait(line: String, request: &OpenTurn) {
+    request.send_now(TurnEvent::Waiting(line));
 }
 
 /// Returns the line for a call that takes time; `None` for those that are quick or displayed

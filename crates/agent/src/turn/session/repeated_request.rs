@@ -4,6 +4,7 @@
 use super::SessionTask;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::message::Message;
+use crate::turn::channels::OpenTurn;
 use crate::turn::request::{Stop, TurnEvent, TurnRequest, TurnResult};
 use crate::turn::turn_progress::{TurnProgress, send_event};
 
@@ -32,7 +33,7 @@ impl SessionTask {
     /// user who asks again wants another answer, so only requests that end with results count.
     pub(super) async fn repeat_answer(
         &mut self,
-        request: &TurnRequest,
+        request: &OpenTurn,
         tally: &mut TurnProgress,
     ) -> Option<TurnResult> {
         let last = self.last_answer.take()?;

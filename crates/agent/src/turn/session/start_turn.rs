@@ -14,12 +14,13 @@ use crate::message::Message;
 use crate::prompts;
 use crate::run::{Action, Ended, Outcome, UserMessage};
 use crate::turn::activity_display::is_card;
+use crate::turn::channels::OpenTurn;
 use crate::turn::conversation_slot::Conversation;
 use crate::turn::error_text::{EFFECTS_LOST, wording};
 use crate::turn::failure_cause::Cause;
 use crate::turn::live_run::{LiveRun, user_texts};
 use crate::turn::recover::{self, Ready, RecoveryOutcome, Repeating};
-use crate::turn::request::{Stop, TurnEvent, TurnRequest, TurnResult};
+use crate::turn::request::{Stop, TurnEvent, TurnResult};
 use crate::turn::start_run;
 use crate::turn::turn_progress::{TurnProgress, send_event};
 use crate::turn::usage;
@@ -30,7 +31,7 @@ impl SessionTask {
     /// Returns the run this turn drives: the parked one or a new one.
     pub(super) async fn begin(
         &mut self,
-        request: &mut TurnRequest,
+        request: &mut OpenTurn,
         tally: &mut TurnProgress,
     ) -> Result<LiveRun, TurnResult> {
         let mut live = match self.resume_parked(request, tally).await {
@@ -57,7 +58,7 @@ impl SessionTask {
     /// Returns the parked run, if this turn continues it.
     async fn resume_parked(
         &mut self,
-        request: &TurnRequest,
+        request: &OpenTurn,
         tally: &mut TurnProgress,
     ) -> Option<LiveRun> {
         let (mut live, _) = self.live.take()?;
@@ -97,7 +98,7 @@ impl SessionTask {
     /// Starts a run on the stored conversation, or on a new one.
     async fn start_run(
         &mut self,
-        request: &mut TurnRequest,
+        request: &mut OpenTurn,
         tally: &mut TurnProgress,
     ) -> Result<LiveRun, TurnResult> {
         let pictures = image::latest(&request.transcript.messages)
@@ -230,7 +231,7 @@ impl SessionTask {
         &mut self,
         text: String,
         mut conversation: Conversation,
-        request: &TurnRequest,
+        request: &OpenTurn,
         tally: &mut TurnProgress,
     ) -> TurnResult {
         let Transcripted { system, messages } = transcript(request);
@@ -255,7 +256,7 @@ impl SessionTask {
         &mut self,
         live: &LiveRun,
         ended: Option<&Ended>,
-        request: &TurnRequest,
+        request: &OpenTurn,
         tally: &mut TurnProgress,
     ) -> Option<LiveRun> {
         let ended = ended?;
@@ -289,7 +290,7 @@ impl SessionTask {
         (tally.spent, tally.rest) = (ended.spent, ended.rest);
         if let Outcome::Failed(failure) = &ended.outcome {
             let event = TurnEvent::Retrying(failure.to_string());
-            let _ = request.events.send(event).await;
+            request.send(event).await;
         }
         // The prompt was counted when it was first sent.
         let counted = tally.seen.input;
@@ -303,7 +304,7 @@ impl SessionTask {
         &mut self,
         conversation: Conversation,
         action: Action,
-        request: &TurnRequest,
+        request: &OpenTurn,
         tally: &mut TurnProgress,
     ) -> LiveRun {
         if let Action::UserMessage(message) = &action {
@@ -315,7 +316,7 @@ impl SessionTask {
             if self.shown_notices.insert(warning.clone()) {
                 tracing::info!("{warning}");
                 let remark = TurnEvent::Remark(warning.clone());
-                let _ = request.events.send(remark).await;
+                request.send(remark).await;
             }
         }
         let settings = request
@@ -365,7 +366,7 @@ impl SessionTask {
     /// not report all of them to Cursor, the text is one on which hosts do not retry automatically.
     pub(super) fn fail(
         &mut self,
-        request: &TurnRequest,
+        request: &OpenTurn,
         live: &LiveRun,
         ended: &Ended,
         failure: &Failure,
@@ -387,7 +388,7 @@ impl SessionTask {
         &mut self,
         conversation: Conversation,
         words: Vec<UnsavedMessage>,
-        request: &TurnRequest,
+        request: &OpenTurn,
         tally: &mut TurnProgress,
     ) -> Result<LiveRun, String> {
         let Transcripted { system, messages } = transcript(request);
@@ -489,7 +490,7 @@ struct Transcripted<'a> {
     messages: &'a [Message],
 }
 
-fn transcript(request: &TurnRequest) -> Transcripted<'_> {
+fn transcript(request: &OpenTurn) -> Transcripted<'_> {
     Transcripted {
         system: &request.transcript.system,
         messages: &request.transcript.messages,
