@@ -9,6 +9,9 @@
 //! for requests and for the end of a turn. Messages that a checkpoint includes are in the host's
 //! history when the host sends it again.
 
+mod invariants;
+mod script;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -18,6 +21,7 @@ use proptest::test_runner::RngSeed;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use self::script::{Knowledge, SENTENCES, host_id, is_hosts, request};
 use super::answer_rounds::{AnswerRounds, Coverage};
 use crate::answer_log::AnswerLog;
 use crate::conversation::answer_diff::{AnswerGap, compare};
@@ -29,24 +33,14 @@ use crate::run::{
     Injection, Progress, RestartOwner, RetryBudget, RetryDecision, RetryPolicy, UserMessage,
     VisibleProgress,
 };
-use agent_tools::{ExecReply, ExecRequest};
+use agent_tools::ExecReply;
 use cursor_client::failure::Failure;
 use cursor_proto::agent::v1::context_injection_state::State;
 use cursor_proto::agent::v1::{
     ContextInjectionDelivered, ContextInjectionQueued, ContextInjectionRejected,
-    ContextInjectionState, ContextInjectionStateUpdate, McpArgs, McpResult, ShellArgs, ShellResult,
+    ContextInjectionState, ContextInjectionStateUpdate, McpResult, ShellResult,
 };
 use cursor_proto::state::PendingCalls;
-
-/// What the server says; each sentence is followed by two commands. No sentence recurs.
-const SENTENCES: [&str; 6] = [
-    "First the sources are read. ",
-    "Then a test is written that fails. ",
-    "Now the defect can be corrected. ",
-    "All other tests pass as before. ",
-    "The description needs a correction. ",
-    "Nothing is left to be done here. ",
-];
 
 /// The limits are tested elsewhere.
 const PATIENT: RetryPolicy = RetryPolicy {
@@ -109,15 +103,6 @@ fn step() -> impl Strategy<Value = PromptStep> {
     ]
 }
 
-/// What the server knows.
-#[derive(Debug, Clone, Default, PartialEq)]
-struct Knowledge {
-    sentences: usize,
-    requested: BTreeSet<usize>,
-    results: BTreeSet<usize>,
-    messages: BTreeSet<String>,
-}
-
 /// A history that the host has sent: how many results it contains, and how much text precedes the
 /// answer to it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -168,31 +153,6 @@ struct PromptModel {
     shown: String,
     returned: Vec<usize>,
     histories: Vec<History>,
-}
-
-fn is_hosts(command: usize) -> bool {
-    command % 2 == 1
-}
-
-fn host_id(command: usize) -> String {
-    format!("host-{command}")
-}
-
-/// Returns the request for a command. A stream has call ids of its own for native commands.
-fn request(command: usize, number: u32) -> ExecRequest {
-    if is_hosts(command) {
-        ExecRequest::McpArgs(McpArgs {
-            name: format!("tool {command}"),
-            tool_call_id: format!("call {command}."),
-            ..McpArgs::default()
-        })
-    } else {
-        ExecRequest::ShellArgs(ShellArgs {
-            command: format!("command {command}"),
-            tool_call_id: format!("call {command} {number}."),
-            ..ShellArgs::default()
-        })
-    }
 }
 
 fn fingerprint(history: usize) -> Fingerprint {
@@ -593,68 +553,6 @@ impl PromptModel {
         let calls: Vec<usize> = self.open.values().copied().collect();
         for command in calls.into_iter().filter(|command| is_hosts(*command)) {
             self.host_returns(command);
-        }
-    }
-
-    /// The invariants of the record of a prompt.
-    fn check(&self) {
-        self.check_effects();
-        self.check_results();
-        self.check_text();
-        self.check_messages();
-    }
-
-    /// No effect twice.
-    fn check_effects(&self) {
-        for (command, times) in &self.executed {
-            assert_eq!(*times, 1, "command {command} was executed {times} times");
-        }
-    }
-
-    /// Every result is known, or is repeated when the stream asks for it; none is invented.
-    fn check_results(&self) {
-        for command in &self.now.results {
-            assert!(
-                self.executed.contains_key(command),
-                "{command} was not executed"
-            );
-        }
-        for command in self.executed.keys() {
-            let is_open = self.open.values().any(|open| open == command);
-            if !is_open && !self.now.requested.contains(command) {
-                let recorded = self.effects.clone().recall(0, &request(*command, 0));
-                assert!(recorded.is_some(), "the result of {command} is unknown");
-            }
-        }
-    }
-
-    /// No text twice, and none is lost.
-    fn check_text(&self) {
-        let all = SENTENCES.concat();
-        assert!(all.starts_with(&self.shown), "shown: {:?}", self.shown);
-        let generated = SENTENCES[..self.now.sentences].concat().len();
-        let held = self.answer.text.held().len();
-        assert!(generated <= self.shown.len() + held, "text is lost");
-    }
-
-    /// Every message is with the model for good, or is sent again, also by another process.
-    fn check_messages(&self) {
-        let kept = self.inbox.separate();
-        for number in 1..=self.arrived {
-            let text = format!("message {number}");
-            let is_kept = |messages: &[UserMessage]| messages.iter().any(|kept| kept.text == text);
-            let is_with = |stored: &Stored| match stored.coverage {
-                Some(_) => stored.checkpoint.messages.contains(&text),
-                None => self.in_history.contains(&text),
-            };
-            let is_safe = is_with(&self.conversation) || is_kept(&kept);
-            assert!(is_safe, "{text} is lost");
-            assert!(
-                is_with(&self.disk) || is_kept(&self.disk.messages),
-                "{text} is lost if the process is killed"
-            );
-            let copies = kept.iter().filter(|kept| kept.text == text).count();
-            assert!(copies <= 1, "{text} is sent {copies} times");
         }
     }
 }
