@@ -8,10 +8,11 @@ use agent_client_protocol::v1::Responder;
 use agent_client_protocol::v1::schema::{
     AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, AuthenticateRequest,
     AuthenticateResponse, CancelNotification, ClientCapabilities, Implementation,
-    InitializeRequest, InitializeResponse, LoadSessionRequest, LoadSessionResponse,
-    McpCapabilities, NewSessionRequest, NewSessionResponse, PromptCapabilities, PromptRequest,
-    PromptResponse, SessionId, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
-    SetSessionModeRequest, SetSessionModeResponse,
+    InitializeRequest, InitializeResponse, ListSessionsRequest, ListSessionsResponse,
+    LoadSessionRequest, LoadSessionResponse, McpCapabilities, NewSessionRequest,
+    NewSessionResponse, PromptCapabilities, PromptRequest, PromptResponse, SessionCapabilities,
+    SessionId, SessionInfo, SessionListCapabilities, SetSessionConfigOptionRequest,
+    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
 };
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -37,6 +38,7 @@ pub(super) enum ClientMessage {
         Responder<LoadSessionResponse>,
         Connection,
     ),
+    ListSessions(ListSessionsRequest, Responder<ListSessionsResponse>),
     Prompt(PromptRequest, Responder<PromptResponse>),
     SetMode(SetSessionModeRequest, Responder<SetSessionModeResponse>),
     SetOption(
@@ -99,6 +101,18 @@ impl AgentTask {
                 }
                 self.open(OpenRequest::Load(request, responder), connection)
                     .await
+            }
+            ClientMessage::ListSessions(request, responder) => {
+                let store = self.state.history.clone();
+                tokio::task::spawn_blocking(move || {
+                    let sessions = store.list(request.cwd.as_deref()).into_iter();
+                    let sessions = sessions.map(|session| {
+                        let title = session.title.map(|title| presentable(&title));
+                        SessionInfo::new(session.id, session.cwd).title(title)
+                    });
+                    responder.respond(ListSessionsResponse::new(sessions.collect()))
+                });
+                Ok(())
             }
             ClientMessage::Prompt(request, responder) => {
                 let id = request.session_id.clone();
@@ -166,6 +180,9 @@ impl AgentTask {
             .agent_capabilities(
                 AgentCapabilities::new()
                     .load_session(true)
+                    .session_capabilities(
+                        SessionCapabilities::new().list(SessionListCapabilities::new()),
+                    )
                     .prompt_capabilities(
                         PromptCapabilities::new().image(true).embedded_context(true),
                     )

@@ -13,6 +13,12 @@ use foundation::private_files::{self, PrivateFileError};
 
 /// The version of the files.
 const VERSION: u32 = 1;
+/// How many sessions are listed.
+const MAX_LISTED: usize = 100;
+/// How many files are read to find them.
+const MAX_READ: usize = 500;
+/// How many characters of a prompt a title has.
+const MAX_TITLE: usize = 80;
 
 /// Everything that is stored of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -77,6 +83,18 @@ impl SessionRecord {
         }
     }
 
+    /// Returns the beginning of the first prompt.
+    fn title(&self) -> Option<String> {
+        let first = self.items.iter().find_map(|item| match item {
+            HistoryItem::User { content } => content.iter().find_map(|part| match part {
+                StoredContent::Text(text) => text.lines().find(|line| !line.trim().is_empty()),
+                StoredContent::Image { .. } => None,
+            }),
+            HistoryItem::Answer { .. } | HistoryItem::ToolResult { .. } => None,
+        })?;
+        Some(first.trim().chars().take(MAX_TITLE).collect())
+    }
+
     /// Returns the history as the engine reads it.
     pub(super) fn transcript(&self, tools: Vec<Tool>) -> Transcript {
         Transcript {
@@ -135,6 +153,14 @@ fn message(item: &HistoryItem) -> Message {
     })
 }
 
+/// A stored session in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ListedSession {
+    pub(super) id: String,
+    pub(super) cwd: PathBuf,
+    pub(super) title: Option<String>,
+}
+
 /// Why a session cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LoadError {
@@ -179,6 +205,33 @@ impl HistoryStore {
             return Err(LoadError::Invalid);
         }
         Ok(record)
+    }
+
+    /// Returns the stored sessions, the latest first; with a folder only those that worked in it.
+    /// A file that cannot be read is left out.
+    pub(super) fn list(&self, cwd: Option<&Path>) -> Vec<ListedSession> {
+        let Some(Ok(entries)) = self.folder.as_ref().map(std::fs::read_dir) else {
+            return Vec::new();
+        };
+        let mut files: Vec<_> = entries
+            .flatten()
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                let id = name.strip_suffix(".json")?.to_owned();
+                Some((entry.metadata().ok()?.modified().ok()?, id))
+            })
+            .collect();
+        files.sort_unstable_by(|a, b| b.cmp(a));
+        let records = files.into_iter().take(MAX_READ).filter_map(|(_, id)| {
+            let record = self.load(&id).ok()?;
+            cwd.is_none_or(|cwd| cwd == record.cwd)
+                .then(|| ListedSession {
+                    title: record.title(),
+                    cwd: record.cwd,
+                    id,
+                })
+        });
+        records.take(MAX_LISTED).collect()
     }
 
     /// Stores a session. A failure is logged, because the session itself can continue.
@@ -229,6 +282,15 @@ mod tests {
         store.save(&id, &record);
         assert_eq!(store.load(&id).unwrap(), record);
         assert_eq!(record.transcript(Vec::new()).messages.len(), 2);
+        let listed = ListedSession {
+            id: id.clone(),
+            cwd: "/w".into(),
+            title: Some("look".into()),
+        };
+        std::fs::write(folder.path().join("acp-sessions/damaged.json"), "{").unwrap();
+        assert_eq!(store.list(None), [listed.clone()]);
+        assert_eq!(store.list(Some(Path::new("/w"))), [listed]);
+        assert_eq!(store.list(Some(Path::new("/other"))), []);
         for unknown in ["../../etc/passwd", &uuid::Uuid::new_v4().to_string()] {
             assert!(matches!(store.load(unknown), Err(LoadError::Unknown(_))));
         }

@@ -20,8 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_client_protocol::v1::schema::{
-    AuthenticateRequest, CancelNotification, InitializeRequest, LoadSessionRequest,
-    NewSessionRequest, PromptRequest, SetSessionConfigOptionRequest, SetSessionModeRequest,
+    AuthenticateRequest, CancelNotification, InitializeRequest, ListSessionsRequest,
+    LoadSessionRequest, NewSessionRequest, PromptRequest, SetSessionConfigOptionRequest,
+    SetSessionModeRequest,
 };
 use agent_client_protocol::{Agent, Client, on_receive_notification, on_receive_request};
 use tokio::sync::mpsc;
@@ -147,6 +148,10 @@ async fn connect(messages: mpsc::Sender<ClientMessage>) -> Result<(), AcpServeEr
         )
         .on_receive_request(
             request!(LoadSessionRequest, LoadSession, connection),
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            request!(ListSessionsRequest, ListSessions),
             on_receive_request!(),
         )
         .on_receive_request(request!(PromptRequest, Prompt), on_receive_request!())

@@ -272,7 +272,14 @@ fn a_session_is_loaded_by_another_process_and_continues_its_conversation() {
     editor.close();
 
     let mut editor = AcpEditor::start(&simulator, home.path(), &[]);
-    editor.initialize(json!({}));
+    let capabilities = editor.initialize(json!({}))["agentCapabilities"].clone();
+    assert!(capabilities["sessionCapabilities"]["list"].is_object());
+    let listed = |sessions: Json| json!({"sessions": sessions});
+    let all = editor.call("session/list", json!({})).unwrap();
+    let stored = json!([{"sessionId": session, "cwd": editor.cwd, "title": "look"}]);
+    assert_eq!(all, listed(stored));
+    let elsewhere = editor.call("session/list", json!({"cwd": "/elsewhere"}));
+    assert_eq!(elsewhere.unwrap(), listed(json!([])));
     let load = json!({"sessionId": session, "cwd": editor.cwd, "mcpServers": []});
     let loaded = editor.call("session/load", load).unwrap();
     assert_eq!(loaded["modes"]["currentModeId"], "plan");
