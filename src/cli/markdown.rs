@@ -95,7 +95,7 @@ impl Markdown {
             return;
         }
         let is_marker = matches!(c, '#' | '`' | '-' | '*' | '+' | ' ');
-        if is_marker && !(c == ' ' && !marker.is_empty()) {
+        if is_marker && (c != ' ' || marker.is_empty()) {
             self.held.push(c);
             return;
         }
