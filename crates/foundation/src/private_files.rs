@@ -239,5 +239,6 @@ fn create_folder(path: &Path) -> Result<&Path, PrivateFileError> {
     Ok(folder)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;
