@@ -81,13 +81,13 @@ pub enum Exposure {
     Kind,
 }
 
-/// Who may read a file, besides its owner.
+/// Who may read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Readers {
-    /// Anybody: the file holds no secret.
-    Anyone,
-    /// No other user.
-    Nobody,
+    /// All users: the file holds no secret.
+    All,
+    /// Only the owner.
+    OwnerOnly,
 }
 
 fn exposed(path: &Path, exposure: Exposure) -> PrivateFileError {
@@ -117,7 +117,7 @@ pub fn check_folder(folder: &Path) -> Result<(), PrivateFileError> {
     if !about.is_dir() {
         return Err(exposed(folder, Exposure::Kind));
     }
-    unexposed(folder, &about, Readers::Anyone)
+    unexposed(folder, &about, Readers::All)
 }
 
 fn unexposed(path: &Path, about: &Metadata, readers: Readers) -> Result<(), PrivateFileError> {
@@ -184,18 +184,18 @@ fn open_lock(path: &Path) -> Result<(File, PathBuf), PrivateFileError> {
     owner_only(options.write(true).create(true).truncate(false));
     let open = never_follow(&mut options).open(&lock);
     let file = open.map_err(opening(&lock, "lock"))?;
-    check_open(&file, &lock, Readers::Anyone)?;
+    check_open(&file, &lock, Readers::All)?;
     Ok((file, lock))
 }
 
 /// Returns a file's text; `None` if the file does not exist.
 pub fn read(path: &Path) -> Result<Option<String>, PrivateFileError> {
-    read_by(path, Readers::Anyone)
+    read_by(path, Readers::All)
 }
 
 /// Like [`read`], but returns an error if other users can access the file.
 pub fn read_secret(path: &Path) -> Result<Option<String>, PrivateFileError> {
-    read_by(path, Readers::Nobody)
+    read_by(path, Readers::OwnerOnly)
 }
 
 fn read_by(path: &Path, readers: Readers) -> Result<Option<String>, PrivateFileError> {
@@ -239,5 +239,6 @@ fn create_folder(path: &Path) -> Result<&Path, PrivateFileError> {
     Ok(folder)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;

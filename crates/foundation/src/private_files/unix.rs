@@ -19,8 +19,8 @@ pub(super) const REMEDY: &str = "it has to belong to you and be closed to others
 /// Returns how a file or folder is exposed to other users; `None` if it is private enough.
 pub(super) fn exposure(_path: &Path, about: &Metadata, readers: Readers) -> Option<Exposure> {
     let closed = match readers {
-        Readers::Anyone => 0,
-        Readers::Nobody => 0o077,
+        Readers::All => 0,
+        Readers::OwnerOnly => 0o077,
     };
     if about.uid() != geteuid().as_raw() {
         Some(Exposure::Owner(about.uid()))
