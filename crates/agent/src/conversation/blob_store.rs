@@ -13,6 +13,7 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 use super::journal::{BlobChecksums, checksum};
+use crate::hex::hex;
 
 /// Ids longer than this are stored under their hash.
 const LONGEST_NAME: usize = 64;
@@ -215,9 +216,8 @@ impl BlobStore {
     }
 
     fn path(&self, id: &[u8]) -> PathBuf {
-        let hex = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
         let name = if id.is_empty() || id.len() > LONGEST_NAME {
-            format!("h{}", hex(&Sha256::digest(id)))
+            format!("h{}", hex(Sha256::digest(id)))
         } else {
             hex(id)
         };
