@@ -35,6 +35,7 @@ program:
 test: lint $(NODE) $(PI) $(INSPECTOR) $(CLIENTS) $(OPENCODE) $(BROWSER) $(ACP)
 	@command -v tmux >/dev/null || ./.ci/install tmux # to look at pi's screen
 	@command -v chromium >/dev/null || ./.ci/install chromium # the gateway's status page
+	@command -v valgrind >/dev/null || ./.ci/install valgrind # counts instructions
 	@command -v lua5.4 >/dev/null || ./.ci/install lua5.4 # examples/host.lua
 	@lua5.4 -e 'require("cjson")' 2>/dev/null || ./.ci/install lua-cjson
 	./.ci/rust-tests

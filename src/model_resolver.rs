@@ -1,12 +1,14 @@
 //! Resolves a model that a host selected to what is sent to Cursor, for all front ends.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::config::Config;
 use agent::catalog::{
-    CatalogClient, CatalogCredential, ContextWindows, HostModels, LevelRange, ListSource,
-    MAX_OUTPUT, ModelCatalog, ModelList, ModelLookup, ModelSelection, ParameterChoice, Prefs,
-    ResolvedSpeed, SpeedPreferences, ThinkingLevel, UnknownModel, learn, resolve_speed, select,
+    CatalogClient, CatalogCredential, CatalogModel, ContextWindows, HostModels, LevelRange,
+    ListSource, MAX_OUTPUT, ModelCatalog, ModelList, ModelLookup, ModelSelection, ParameterChoice,
+    Prefs, ResolvedSpeed, SpeedPreferences, ThinkingLevel, UnknownModel, learn, resolve_speed,
+    select,
 };
 use agent::run::{Backend, Model};
 use agent::turn::usage::Limits;
@@ -43,6 +45,16 @@ pub(super) fn catalog_client(backend: &Backend, credential: Credential) -> Catal
 pub(super) struct ModelResolver {
     pub(super) catalog: ModelCatalog,
     pub(super) state: Option<PathBuf>,
+    /// What [`Self::host_models`] returned last, because every turn asks for it.
+    built: Mutex<Option<BuiltModels>>,
+}
+
+/// Host models and what they were built from.
+struct BuiltModels {
+    catalog: Arc<Vec<CatalogModel>>,
+    levels: LevelRange,
+    windows: ContextWindows,
+    models: HostModels,
 }
 
 /// A model that a host selected by its id.
@@ -71,6 +83,7 @@ impl ModelResolver {
         Self {
             catalog: ModelCatalog::new(config.model_cache.clone()),
             state: config.state_dir.clone(),
+            built: Mutex::default(),
         }
     }
 
@@ -79,7 +92,21 @@ impl ModelResolver {
         let (windows, problem) = ContextWindows::load(self.state.as_deref());
         let problem = problem.map(|problem| problem.to_string());
         list.warnings.extend(problem);
-        HostModels::build(&list.models, levels, &windows)
+        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(built) = &*built
+            && Arc::ptr_eq(&built.catalog, &list.models)
+            && (built.levels, &built.windows) == (levels, &windows)
+        {
+            return built.models.clone();
+        }
+        let models = HostModels::build(&list.models, levels, &windows);
+        *built = Some(BuiltModels {
+            catalog: Arc::clone(&list.models),
+            levels,
+            windows,
+            models: models.clone(),
+        });
+        models
     }
 
     /// Returns the speed to use for a model.

@@ -21,7 +21,8 @@ use cursor_client::checksum;
 use cursor_proto::agent::v1::{AgentClientMessage, AgentServerMessage};
 use cursor_proto::drift::Drift;
 use cursor_proto::{available_models, envelope, field_order, protobuf_value};
-use cursor_sidecar::rpc::host_messages::transcript;
+use cursor_sidecar::rpc::RawMessage;
+use cursor_sidecar::rpc::host_messages::TranscriptReader;
 use foundation::scrub::Scrubber;
 use prost::Message as _;
 use serde_json::{Value as Json, json};
@@ -362,12 +363,14 @@ fn final_text_case(case: &Json) -> Result<(), String> {
 
 fn fingerprint_case(case: &Json) -> Result<(), String> {
     let input = &case["input"];
+    let reader = TranscriptReader::default();
     let of = |context: &Json| {
         let messages = context["messages"]
             .as_array()
             .map_or(&[][..], Vec::as_slice);
         let system = context["systemPrompt"].as_str().map(str::to_owned);
-        let read = transcript(system, None, messages).expect("valid messages");
+        let messages = messages.iter().map(RawMessage::from).collect();
+        let read = reader.read(system, None, messages).expect("valid messages");
         (Fingerprint::of(&read.system, &read.messages), read.messages)
     };
     let stored = match (&input["storedFingerprint"], &input["before"]) {

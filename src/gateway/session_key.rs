@@ -134,14 +134,17 @@ fn from_token(token: &str) -> Option<String> {
 /// Replaces clients' ids of calls by Cursor's own.
 pub(super) fn restore_call_ids(transcript: &mut Transcript) {
     for message in &mut transcript.messages {
-        let mut is_changed = false;
-        let mut restore = |id: &mut String| {
+        let is_client_id = |id: &str| call_id::from_client(id).is_some();
+        if !(message.call_ids().chain(message.result_id())).any(is_client_id) {
+            continue;
+        }
+        let restore = |id: &mut String| {
             if let Some((_, own)) = call_id::from_client(id) {
                 *id = own;
-                is_changed = true;
             }
         };
-        match &mut message.kind {
+        let mut kind = message.kind().clone();
+        match &mut kind {
             MessageKind::Assistant(answer) => {
                 for part in &mut answer.parts {
                     if let AnswerPart::Call(call) = part {
@@ -152,10 +155,8 @@ pub(super) fn restore_call_ids(transcript: &mut Transcript) {
             MessageKind::ToolResult(result) => restore(&mut result.call_id),
             _ => {}
         }
-        if is_changed {
-            // Its identity contains the ids.
-            *message = Message::new(message.kind.clone());
-        }
+        // Its identity contains the ids.
+        *message = Message::new(kind);
     }
 }
 

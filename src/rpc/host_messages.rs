@@ -7,19 +7,23 @@
 //! had never been written, and a dropped tool result would make it wait forever.
 
 mod node;
+mod outline_cache;
 mod system;
 
 use std::collections::HashMap;
 
 use serde_json::{Value as Json, json};
 
+use super::protocol::RawMessage;
 use crate::image_url;
 use agent::conversation::transcript::{Tool, Transcript};
 use agent::message::{
-    Answer, AnswerPart, Content, Message, MessageKind, Summarized, ToolCall, ToolResult, short_hash,
+    Answer, AnswerPart, Content, Message, MessageKind, MessageOutline, Summarized, ToolCall,
+    ToolResult, short_hash,
 };
 use agent_tools::bridge::HostResult;
 use node::MessageNode;
+use outline_cache::{OutlineCache, TextKey};
 use system::SystemPrompt;
 
 /// A message that cannot be read.
@@ -32,28 +36,89 @@ pub struct MessageError {
     pub problem: String,
 }
 
-/// Parses a transcript. Prompt and tools are those that the host sends separately; system messages
-/// are applied to them in order.
-pub fn transcript(
-    system: Option<String>,
-    tools: Option<Vec<Tool>>,
-    messages: &[Json],
-) -> Result<Transcript, MessageError> {
-    let mut prompt = SystemPrompt::new(system, tools);
-    let mut parser = Parser::default();
-    for (index, message) in messages.iter().enumerate() {
-        let message = MessageNode::message(index, message);
-        match message.get("role").text()? {
-            "system" | "developer" => prompt.apply(&message)?,
-            role => parser.push(&message, role)?,
+/// Reads the transcripts of a host. A message that was read before is parsed only if its content
+/// is needed.
+#[derive(Default)]
+pub struct TranscriptReader {
+    outlines: OutlineCache,
+}
+
+impl TranscriptReader {
+    /// Reads a transcript. Prompt and tools are those that the host sends separately; system
+    /// messages are applied to them in order.
+    pub fn read(
+        &self,
+        system: Option<String>,
+        tools: Option<Vec<Tool>>,
+        messages: Vec<RawMessage>,
+    ) -> Result<Transcript, MessageError> {
+        let mut prompt = SystemPrompt::new(system, tools);
+        let mut parser = Parser {
+            messages: Vec::with_capacity(messages.len()),
+            ..Parser::default()
+        };
+        let keys: Vec<TextKey> = messages
+            .iter()
+            .map(|message| self.outlines.key(message.text()))
+            .collect();
+        let mut new = Vec::new();
+        let known = self.outlines.get(&keys);
+        for (index, ((text, key), known)) in messages.into_iter().zip(keys).zip(known).enumerate() {
+            if let Some(outline) = known {
+                let message = Message::unparsed(outline, text.into_text(), parse_alone);
+                parser.messages.push(message);
+                continue;
+            }
+            let message = json(index, text.text())?;
+            let message = MessageNode::message(index, &message);
+            let before = parser.messages.len();
+            match message.get("role").text()? {
+                "system" | "developer" => prompt.apply(&message)?,
+                role => {
+                    parser.push(&message, role)?;
+                    if is_self_contained(message.value, role)
+                        && let [message] = &parser.messages[before..]
+                        && let Some(outline) = MessageOutline::of(message, before)
+                    {
+                        new.push((key, outline));
+                    }
+                }
+            }
         }
+        self.outlines.keep(new);
+        let (system, tools) = prompt.finish();
+        Ok(Transcript {
+            system,
+            tools,
+            messages: parser.messages,
+        })
     }
-    let (system, tools) = prompt.finish();
-    Ok(Transcript {
-        system,
-        tools,
-        messages: parser.messages,
+}
+
+/// Parses the JSON of a message.
+fn json(index: usize, text: &str) -> Result<Json, MessageError> {
+    serde_json::from_str(text).map_err(|error| MessageError {
+        path: format!("messages[{index}]"),
+        problem: error.to_string(),
     })
+}
+
+/// Parses a message that needs no other one.
+fn parse_alone(text: &str) -> Option<Message> {
+    let message = json(0, text).ok()?;
+    let message = MessageNode::message(0, &message);
+    let mut parser = Parser::default();
+    parser
+        .push(&message, message.get("role").text().ok()?)
+        .ok()?;
+    parser.messages.pop()
+}
+
+/// Returns whether a message means the same beside other messages. A tool result that does not
+/// name its tool gets the name from the call.
+fn is_self_contained(message: &Json, role: &str) -> bool {
+    let names_tool = || !message["toolName"].as_str().unwrap_or_default().is_empty();
+    is_pi_spelling(message, role) && (role != "toolResult" || names_tool())
 }
 
 const ROLES: &str = "system, developer, user, assistant, toolResult, tool, bashExecution, \
@@ -62,8 +127,10 @@ custom, branchSummary, compactionSummary";
 #[derive(Default)]
 struct Parser {
     messages: Vec<Message>,
-    /// The tool of each call, for results that do not name it.
+    /// The tool of each call in the first messages, for results that do not name it.
     tools: HashMap<String, String>,
+    /// How many messages these are.
+    named: usize,
 }
 
 impl Parser {
@@ -73,11 +140,12 @@ impl Parser {
                 Some(content) => MessageKind::User(content),
                 None => return Ok(()),
             },
-            "assistant" => MessageKind::Assistant(self.answer(message)?),
+            "assistant" => MessageKind::Assistant(answer(message)?),
             "toolResult" => MessageKind::ToolResult(self.pi_result(message)?),
             "tool" => {
                 let id = message.get("tool_call_id");
-                MessageKind::ToolResult(self.result(&id, &message.get("content"), false)?)
+                let result = result(&id, &message.get("content"), false)?;
+                MessageKind::ToolResult(self.with_tool(result))
             }
             "bashExecution" => MessageKind::Command {
                 command: message.get("command").text()?.to_owned(),
@@ -93,6 +161,24 @@ impl Parser {
         };
         let identity = is_pi_spelling(message.value, role).then(|| identity(message.value, role));
         self.add(message, kind, identity)
+    }
+
+    /// Returns a result with the tool that its call names.
+    fn with_tool(&mut self, result: ToolResult) -> ToolResult {
+        for message in &self.messages[self.named..] {
+            let parts = message.as_answer().map_or(&[][..], |answer| &answer.parts);
+            for part in parts {
+                if let AnswerPart::Call(call) = part {
+                    self.tools.insert(call.id.clone(), call.name.clone());
+                }
+            }
+        }
+        self.named = self.messages.len();
+        let tool = self.tools.get(&result.call_id).cloned();
+        ToolResult {
+            tool: tool.unwrap_or_default(),
+            ..result
+        }
     }
 
     fn add(
@@ -131,52 +217,21 @@ impl Parser {
             has_results = true;
             let is_error = block.get("is_error").flag()?;
             let id = block.get("tool_use_id");
-            let result = self.result(&id, &block.get("content"), is_error)?;
+            let result = result(&id, &block.get("content"), is_error)?;
+            let result = self.with_tool(result);
             self.add(message, MessageKind::ToolResult(result), None)?;
         }
         Ok((!has_results || !parts.is_empty()).then_some(parts))
     }
 
-    fn answer(&mut self, message: &MessageNode<'_>) -> Result<Answer, MessageError> {
-        let mut parts = Vec::new();
-        let content = message.get("content");
-        match content.value {
-            Json::Null => {}
-            Json::String(text) => parts.push(AnswerPart::Text(text.clone())),
-            _ => {
-                for block in content.items()? {
-                    parts.push(answer_part(&block)?);
-                }
-            }
-        }
-        let calls = message.get("tool_calls");
-        for call in calls.items_or_none()? {
-            parts.push(AnswerPart::Call(openai_call(&call)?));
-        }
-        let mut has_calls = false;
-        for part in &parts {
-            if let AnswerPart::Call(call) = part {
-                has_calls = true;
-                self.tools.insert(call.id.clone(), call.name.clone());
-            }
-        }
-        let stop = message.get("stopReason");
-        let is_complete = match stop.value {
-            // Only pi says how an answer ended.
-            Json::Null => !has_calls || is_pi_spelling(message.value, "assistant"),
-            _ => !matches!(stop.text()?, "toolUse" | "error" | "aborted"),
-        };
-        Ok(Answer { parts, is_complete })
-    }
-
     /// Parses a result as pi spells it.
-    fn pi_result(&self, message: &MessageNode<'_>) -> Result<ToolResult, MessageError> {
+    fn pi_result(&mut self, message: &MessageNode<'_>) -> Result<ToolResult, MessageError> {
         let is_error = message.get("isError").flag()?;
         let id = message.get("toolCallId");
-        let mut result = self.result(&id, &message.get("content"), is_error)?;
-        let tool = message.get("toolName").text_or_empty()?;
-        if !tool.is_empty() {
-            result.tool = tool.to_owned();
+        let mut result = result(&id, &message.get("content"), is_error)?;
+        match message.get("toolName").text_or_empty()? {
+            "" => result = self.with_tool(result),
+            tool => result.tool = tool.to_owned(),
         }
         let HostResult {
             details,
@@ -189,39 +244,63 @@ impl Parser {
             ..result
         })
     }
+}
 
-    /// Parses a result. What a tool returns is not limited: a block of unknown type is sent to the
-    /// model as JSON.
-    fn result(
-        &self,
-        id: &MessageNode<'_>,
-        content: &MessageNode<'_>,
-        is_error: bool,
-    ) -> Result<ToolResult, MessageError> {
-        let call_id = id.text()?.to_owned();
-        let content = match content.value {
-            Json::Null => Vec::new(),
-            Json::Array(_) => content
-                .items()?
-                .map(|block| {
-                    if is_foreign_image(block.value) {
-                        image(&block)
-                    } else {
-                        Ok(Content::read_block(block.value))
-                    }
-                })
-                .collect::<Result<_, _>>()?,
-            other => Content::read(other),
-        };
-        Ok(ToolResult {
-            tool: self.tools.get(&call_id).cloned().unwrap_or_default(),
-            call_id,
-            content,
-            is_error,
-            details: Json::Null,
-            structured: None,
-        })
+fn answer(message: &MessageNode<'_>) -> Result<Answer, MessageError> {
+    let mut parts = Vec::new();
+    let content = message.get("content");
+    match content.value {
+        Json::Null => {}
+        Json::String(text) => parts.push(AnswerPart::Text(text.clone())),
+        _ => {
+            for block in content.items()? {
+                parts.push(answer_part(&block)?);
+            }
+        }
     }
+    let calls = message.get("tool_calls");
+    for call in calls.items_or_none()? {
+        parts.push(AnswerPart::Call(openai_call(&call)?));
+    }
+    let has_calls = parts.iter().any(|part| matches!(part, AnswerPart::Call(_)));
+    let stop = message.get("stopReason");
+    let is_complete = match stop.value {
+        // Only pi says how an answer ended.
+        Json::Null => !has_calls || is_pi_spelling(message.value, "assistant"),
+        _ => !matches!(stop.text()?, "toolUse" | "error" | "aborted"),
+    };
+    Ok(Answer { parts, is_complete })
+}
+
+/// Parses a result without its tool. What a tool returns is not limited: a block of unknown type
+/// is sent to the model as JSON.
+fn result(
+    id: &MessageNode<'_>,
+    content: &MessageNode<'_>,
+    is_error: bool,
+) -> Result<ToolResult, MessageError> {
+    let content = match content.value {
+        Json::Null => Vec::new(),
+        Json::Array(_) => content
+            .items()?
+            .map(|block| {
+                if is_foreign_image(block.value) {
+                    image(&block)
+                } else {
+                    Ok(Content::read_block(block.value))
+                }
+            })
+            .collect::<Result<_, _>>()?,
+        other => Content::read(other),
+    };
+    Ok(ToolResult {
+        tool: String::new(),
+        call_id: id.text()?.to_owned(),
+        content,
+        is_error,
+        details: Json::Null,
+        structured: None,
+    })
 }
 
 fn summary(message: &MessageNode<'_>, of: Summarized) -> Result<MessageKind, MessageError> {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::error::{INVALID_PARAMS, for_host};
-use super::host_messages;
+use super::host_messages::TranscriptReader;
 use super::models::ModelService;
 use super::peer::Peer;
 use super::protocol::*;
@@ -58,6 +58,7 @@ pub(super) struct Turns {
     library: Arc<ConfigCache>,
     sessions: Arc<SessionManager>,
     backends: Backends,
+    transcripts: TranscriptReader,
     /// Set once the host was sent the warnings about settings.
     warned_settings: OnceLock<()>,
     /// Set once a request with unknown fields was logged.
@@ -89,6 +90,7 @@ impl Turns {
             library,
             sessions: Arc::new(SessionManager::new(sessions)),
             backends: Backends::default(),
+            transcripts: TranscriptReader::default(),
             warned_settings: OnceLock::new(),
             warned_unknown_fields: OnceLock::new(),
         }
@@ -159,10 +161,10 @@ impl Turns {
     ) -> Result<TurnStartResult, ErrorObjectOwned> {
         let asked = Instant::now();
         let tools = params.tools.take();
-        let transcript = host_messages::transcript(
+        let transcript = self.transcripts.read(
             params.system_prompt.take(),
             tools.map(|tools| tools.into_iter().map(tool).collect()),
-            &std::mem::take(&mut params.messages),
+            std::mem::take(&mut params.messages),
         );
         let transcript = transcript.map_err(|error| {
             ErrorObjectOwned::owned(INVALID_PARAMS, error.to_string(), None::<()>)

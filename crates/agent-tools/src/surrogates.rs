@@ -35,7 +35,7 @@ pub fn replace_lone(json: &mut [u8]) {
 
 /// Returns the offset of the next escape.
 fn next(json: &[u8]) -> Option<usize> {
-    json.iter().position(|byte| *byte == b'\\')
+    memchr::memchr(b'\\', json)
 }
 
 /// Returns the UTF-16 unit that is escaped here.

@@ -18,6 +18,7 @@ pub mod conversation;
 #[cfg(test)]
 mod diagram;
 pub mod effect_log;
+mod hex;
 pub mod inbox;
 pub mod message;
 pub mod run;

@@ -6,71 +6,46 @@
 //! end whose host sends more than these types hold supplies its own with
 //! [`Message::identified_by`].
 
-use std::fmt::{self, Display};
-use std::sync::OnceLock;
+mod hash;
+mod identity;
+mod outline;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value as Json, json};
+use std::fmt::Display;
+
+use serde_json::{Map, Value as Json};
 use sha2::{Digest as _, Sha256};
 
+use self::hash::CachedHash;
+use self::outline::{MessageAuthor, UnparsedMessage};
 pub use agent_tools::bridge::content::Content;
 use agent_tools::bridge::{HostResult, Verdict};
 
-/// One message.
+pub use hash::MessageHash;
+pub use identity::short_hash;
+pub use outline::{MessageOutline, ParseMessage};
+
+/// One message. A front end that has read it before need not parse it again
+/// ([`Message::unparsed`]).
+#[derive(Debug, Clone)]
+pub struct Message(MessageBody);
+
+#[derive(Debug, Clone)]
+enum MessageBody {
+    Parsed(Box<ParsedMessage>),
+    Unparsed(Box<UnparsedMessage>),
+}
+
 #[derive(Debug, Clone, PartialEq)]
-pub struct Message {
+struct ParsedMessage {
     /// Who wrote it, and its content.
-    pub kind: MessageKind,
+    kind: MessageKind,
     /// The user excluded it from the context: it is never sent to the model.
-    pub is_excluded: bool,
+    is_excluded: bool,
     /// When it was written, as the host spells it in JSON. `None` if the host sends no times.
     timestamp: Option<String>,
     /// The text that identifies the content.
     identity: Vec<String>,
     hash: CachedHash,
-}
-
-/// A short hash of what identifies a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct MessageHash(u64);
-
-/// The hash of a message with its index, once it was needed. A turn compares its whole history
-/// several times.
-#[derive(Debug, Clone, Default)]
-struct CachedHash(OnceLock<(usize, MessageHash)>);
-
-impl PartialEq for CachedHash {
-    /// It follows from the other fields.
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Display for MessageHash {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:016x}", self.0)
-    }
-}
-
-impl From<MessageHash> for String {
-    fn from(hash: MessageHash) -> Self {
-        hash.to_string()
-    }
-}
-
-/// A stored hash that is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a hash of a message")]
-pub struct InvalidHash;
-
-impl TryFrom<String> for MessageHash {
-    type Error = InvalidHash;
-
-    fn try_from(text: String) -> Result<Self, InvalidHash> {
-        let number = u64::from_str_radix(&text, 16);
-        number.map(Self).map_err(|_| InvalidHash)
-    }
 }
 
 /// The kinds of messages.
@@ -163,19 +138,23 @@ pub struct ToolResult {
 impl Message {
     /// Returns a message without a time, identified by its content.
     pub fn new(kind: MessageKind) -> Self {
-        let identity = identity(&kind);
+        let identity = identity::identity(&kind);
         Self::identified_by(identity, kind)
     }
 
     /// Returns a message without a time, identified by these texts instead of its content.
     pub fn identified_by(identity: Vec<String>, kind: MessageKind) -> Self {
-        Self {
+        Self::of(ParsedMessage {
             kind,
             is_excluded: false,
             timestamp: None,
             identity,
             hash: CachedHash::default(),
-        }
+        })
+    }
+
+    fn of(parsed: ParsedMessage) -> Self {
+        Self(MessageBody::Parsed(Box::new(parsed)))
     }
 
     /// Returns a text message of the user.
@@ -209,33 +188,84 @@ impl Message {
     }
 
     /// Sets the time, as JSON text.
-    pub fn at(mut self, timestamp: impl Display) -> Self {
-        self.timestamp = Some(timestamp.to_string());
-        self.hash = CachedHash::default();
-        self
+    pub fn at(self, timestamp: impl Display) -> Self {
+        let mut parsed = self.into_parsed();
+        parsed.timestamp = Some(timestamp.to_string());
+        parsed.hash = CachedHash::default();
+        Self::of(parsed)
     }
 
     /// Excludes the message from the context. Its content then no longer identifies it.
-    pub fn excluded(mut self) -> Self {
-        self.is_excluded = true;
-        self.identity.clear();
-        self.hash = CachedHash::default();
-        self
+    pub fn excluded(self) -> Self {
+        let mut parsed = self.into_parsed();
+        parsed.is_excluded = true;
+        parsed.identity.clear();
+        parsed.hash = CachedHash::default();
+        Self::of(parsed)
+    }
+
+    fn parsed(&self) -> &ParsedMessage {
+        match &self.0 {
+            MessageBody::Parsed(parsed) => parsed,
+            MessageBody::Unparsed(unparsed) => unparsed.parsed(),
+        }
+    }
+
+    fn into_parsed(self) -> ParsedMessage {
+        match self.0 {
+            MessageBody::Parsed(parsed) => *parsed,
+            MessageBody::Unparsed(unparsed) => unparsed.parsed().clone(),
+        }
+    }
+
+    /// Returns who wrote it, and its content.
+    pub fn kind(&self) -> &MessageKind {
+        &self.parsed().kind
+    }
+
+    fn author(&self) -> MessageAuthor {
+        match &self.0 {
+            MessageBody::Parsed(parsed) => MessageAuthor::of(&parsed.kind),
+            MessageBody::Unparsed(unparsed) => unparsed.outline.author,
+        }
+    }
+
+    /// Returns whether the user excluded it from the context: it is never sent to the model.
+    pub fn is_excluded(&self) -> bool {
+        match &self.0 {
+            MessageBody::Parsed(parsed) => parsed.is_excluded,
+            MessageBody::Unparsed(unparsed) => unparsed.outline.is_excluded,
+        }
+    }
+
+    fn has_time(&self) -> bool {
+        match &self.0 {
+            MessageBody::Parsed(parsed) => parsed.timestamp.is_some(),
+            MessageBody::Unparsed(unparsed) => unparsed.outline.has_time(),
+        }
     }
 
     /// Returns whether the user wrote it.
     pub fn is_user(&self) -> bool {
-        matches!(self.kind, MessageKind::User(_))
+        self.author() == MessageAuthor::User
     }
 
     /// Returns whether it is an answer of the model, possibly an empty one.
     pub fn is_answer(&self) -> bool {
-        matches!(self.kind, MessageKind::Assistant(_))
+        self.author() == MessageAuthor::Assistant
+    }
+
+    /// Returns whether it is a summary that replaces earlier messages.
+    pub fn is_summary(&self) -> bool {
+        matches!(self.author(), MessageAuthor::Summary(_))
     }
 
     /// Returns the answer of the model.
     pub fn as_answer(&self) -> Option<&Answer> {
-        match &self.kind {
+        if !self.is_answer() {
+            return None;
+        }
+        match self.kind() {
             MessageKind::Assistant(answer) => Some(answer),
             _ => None,
         }
@@ -243,9 +273,23 @@ impl Message {
 
     /// Returns the tool result.
     pub fn as_tool_result(&self) -> Option<&ToolResult> {
-        match &self.kind {
+        if self.author() != MessageAuthor::Tool {
+            return None;
+        }
+        match self.kind() {
             MessageKind::ToolResult(result) => Some(result),
             _ => None,
+        }
+    }
+
+    /// Returns the id of the call that it is the result of.
+    pub fn result_id(&self) -> Option<&str> {
+        match &self.0 {
+            MessageBody::Parsed(parsed) => match &parsed.kind {
+                MessageKind::ToolResult(result) => Some(&result.call_id),
+                _ => None,
+            },
+            MessageBody::Unparsed(unparsed) => unparsed.outline.call_id.as_deref(),
         }
     }
 
@@ -260,7 +304,7 @@ impl Message {
 
     /// Returns the content that may have images; empty for the model's answers.
     pub fn content(&self) -> &[Content] {
-        match &self.kind {
+        match self.kind() {
             MessageKind::User(content) | MessageKind::Custom(content) => content,
             MessageKind::ToolResult(result) => &result.content,
             _ => &[],
@@ -269,6 +313,9 @@ impl Message {
 
     /// Returns whether it has an image.
     pub fn has_images(&self) -> bool {
+        if let MessageBody::Unparsed(unparsed) = &self.0 {
+            return unparsed.outline.has_images;
+        }
         let mut parts = self
             .as_answer()
             .into_iter()
@@ -279,8 +326,45 @@ impl Message {
     }
 
     /// Calls `add` with each text that identifies the message. `index` replaces a missing time.
-    pub(crate) fn identify(&self, index: usize, mut add: impl FnMut(&str)) {
-        add(self.role());
+    pub(crate) fn identify(&self, index: usize, add: impl FnMut(&str)) {
+        self.parsed().identify(index, add);
+    }
+
+    /// Returns the hash of what identifies the message. `index` replaces a missing time.
+    pub fn hash(&self, index: usize) -> MessageHash {
+        if let MessageBody::Unparsed(unparsed) = &self.0
+            && let Some(hash) = unparsed.outline.hash(index)
+        {
+            return hash;
+        }
+        self.parsed().hash(index)
+    }
+}
+
+impl PartialEq for Message {
+    fn eq(&self, other: &Self) -> bool {
+        self.parsed() == other.parsed()
+    }
+}
+
+impl ParsedMessage {
+    /// Returns a message without content.
+    fn empty(author: MessageAuthor) -> Box<Self> {
+        let kind = match author {
+            MessageAuthor::Assistant => MessageKind::Assistant(Answer {
+                parts: Vec::new(),
+                is_complete: false,
+            }),
+            _ => MessageKind::User(Vec::new()),
+        };
+        match Message::new(kind).0 {
+            MessageBody::Parsed(parsed) => parsed,
+            MessageBody::Unparsed(unparsed) => Box::new(unparsed.parsed().clone()),
+        }
+    }
+
+    fn identify(&self, index: usize, mut add: impl FnMut(&str)) {
+        add(MessageAuthor::of(&self.kind).name());
         match &self.timestamp {
             Some(time) => add(time),
             None => add(&index.to_string()),
@@ -290,8 +374,7 @@ impl Message {
         }
     }
 
-    /// Returns the hash of what identifies the message. `index` replaces a missing time.
-    pub fn hash(&self, index: usize) -> MessageHash {
+    fn hash(&self, index: usize) -> MessageHash {
         let (known_index, known) = *self.hash.0.get_or_init(|| (index, self.new_hash(index)));
         if self.timestamp.is_some() || known_index == index {
             known
@@ -309,21 +392,6 @@ impl Message {
         let digest = hasher.finalize();
         let bytes = digest.iter().take(8);
         MessageHash(bytes.fold(0, |number, byte| number << 8 | u64::from(*byte)))
-    }
-
-    /// Returns the kind's name in identities. Stored hashes contain it.
-    fn role(&self) -> &'static str {
-        match self.kind {
-            MessageKind::User(_) => "user",
-            MessageKind::Assistant(_) => "assistant",
-            MessageKind::ToolResult(_) => "toolResult",
-            MessageKind::Custom(_) => "custom",
-            MessageKind::Command { .. } => "bashExecution",
-            MessageKind::Summary { of, .. } => match of {
-                Summarized::Beginning => "compactionSummary",
-                Summarized::Branch => "branchSummary",
-            },
-        }
     }
 }
 
@@ -357,59 +425,10 @@ impl ToolResult {
     }
 }
 
-/// Returns the text that identifies a content. Stored hashes are made of it, so it must not change.
-fn identity(kind: &MessageKind) -> Vec<String> {
-    match kind {
-        MessageKind::User(content) => vec![content_identity(content)],
-        MessageKind::Custom(content) => vec!["null".into(), content_identity(content)],
-        MessageKind::Assistant(answer) => {
-            let parts = answer.parts.iter().filter_map(|part| match part {
-                AnswerPart::Text(text) => Some(json!({"type": "text", "text": text})),
-                AnswerPart::Call(call) => Some(json!({"type": "toolCall", "id": call.id,
-                    "name": call.name, "arguments": call.arguments})),
-                AnswerPart::Image => Some(json!({"type": "image"})),
-                AnswerPart::Thinking(_) => None,
-            });
-            vec![Json::Array(parts.collect()).to_string()]
-        }
-        MessageKind::ToolResult(result) => vec![
-            content_identity(&result.content),
-            json!(result.call_id).to_string(),
-            json!(result.tool).to_string(),
-            result.is_error.to_string(),
-        ],
-        MessageKind::Command { command, output } => vec![
-            json!(command).to_string(),
-            json!(output).to_string(),
-            "null".into(),
-            "false".into(),
-        ],
-        MessageKind::Summary { text, .. } => vec![json!(text).to_string(), "null".into()],
-    }
-}
-
-fn content_identity(content: &[Content]) -> String {
-    let parts = content.iter().map(|part| match part {
-        Content::Text(text) => json!({"type": "text", "text": text}),
-        Content::Image { data, mime_type } => {
-            json!({"type": "image", "data": short_hash(data), "mimeType": mime_type})
-        }
-    });
-    Json::Array(parts.collect()).to_string()
-}
-
-/// Returns a short hash. Identities contain it instead of an image's data.
-pub fn short_hash(data: impl AsRef<[u8]>) -> String {
-    let digest = Sha256::digest(data);
-    digest
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -12,7 +12,8 @@ use agent::turn::{
 use agent_tools::bridge::HostResult;
 use agent_tools::policy::HostPolicy;
 use agent_tools::shell::reaper::ChildReaper;
-use cursor_sidecar::rpc::host_messages::transcript;
+use cursor_sidecar::rpc::RawMessage;
+use cursor_sidecar::rpc::host_messages::TranscriptReader;
 use cursor_sim::{Http2, Options, RecordingHandle, ScenarioSource, Side, Sim};
 use serde_json::{Value as Json, json};
 use tokio_util::sync::CancellationToken;
@@ -63,6 +64,8 @@ pub struct InProcessSession {
     /// The message it injects into its next turn, at the first event.
     pub interjection: Option<String>,
     pub habit: ToolExecution,
+    /// Parses only new messages, as in the front end.
+    transcripts: TranscriptReader,
 }
 
 /// When a host executes its tools.
@@ -100,6 +103,7 @@ impl InProcessSession {
             messages: Vec::new(),
             interjection: None,
             habit: ToolExecution::Between,
+            transcripts: TranscriptReader::default(),
         }
     }
 
@@ -139,12 +143,16 @@ impl InProcessSession {
         let (handle, channels) = turn::turn_channels(cancel.clone());
         let messages = handle.messages();
         let mut interjection = self.interjection.take();
+        let raw = self.messages.iter().map(RawMessage::from).collect();
         let request = TurnRequest {
             backend: self.backend.clone(),
             account: "a".into(),
             workspace: "/workspace".into(),
             asked: tokio::time::Instant::now(),
-            transcript: transcript(system, Some(tools.into()), &self.messages).unwrap(),
+            transcript: self
+                .transcripts
+                .read(system, Some(tools.into()), raw)
+                .unwrap(),
             model: Model {
                 id: "composer-2".into(),
                 ..Model::default()

@@ -76,7 +76,7 @@ fn size(messages: &[Message]) -> usize {
         });
         sizes.sum()
     };
-    let sizes = messages.iter().map(|message| match &message.kind {
+    let sizes = messages.iter().map(|message| match message.kind() {
         MessageKind::Assistant(answer) => {
             let sizes = answer.parts.iter().map(|part| match part {
                 AnswerPart::Text(text) | AnswerPart::Thinking(text) => text.len(),

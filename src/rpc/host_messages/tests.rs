@@ -5,6 +5,34 @@ use crate::rpc::protocol::{
 };
 use agent::conversation::fingerprint::{Continuity, Divergence, Fingerprint};
 
+/// Reads a transcript twice. The second time, most messages are not parsed, which makes no
+/// difference.
+fn transcript(
+    system: Option<String>,
+    tools: Option<Vec<Tool>>,
+    messages: &[Json],
+) -> Result<Transcript, MessageError> {
+    let reader = TranscriptReader::default();
+    let read = || {
+        let messages = messages.iter().map(RawMessage::from).collect();
+        reader.read(system.clone(), tools.clone(), messages)
+    };
+    let (parsed, again) = (read(), read());
+    if let (Ok(parsed), Ok(again)) = (&parsed, &again) {
+        let fingerprint = |read: &Transcript| Fingerprint::of(&read.system, &read.messages);
+        assert_eq!(fingerprint(again), fingerprint(parsed));
+        let outline = |message: &Message| {
+            let tokens = message.text_tokens();
+            let id = message.result_id().map(str::to_owned);
+            (message.is_excluded(), message.has_images(), tokens, id)
+        };
+        let outlines = |read: &Transcript| Vec::from_iter(read.messages.iter().map(outline));
+        assert_eq!(outlines(again), outlines(parsed));
+    }
+    assert_eq!(again, parsed);
+    again
+}
+
 fn read(messages: Json) -> Result<Transcript, MessageError> {
     transcript(None, None, messages.as_array().unwrap())
 }
@@ -175,7 +203,7 @@ fn tool_calls_and_results_of_other_apis_are_the_same_as_pis() {
             {"type": "text", "text": "go on"}]},
     ]));
     let kinds = |messages: &[Message]| -> Vec<MessageKind> {
-        messages.iter().map(|m| m.kind.clone()).collect()
+        messages.iter().map(|m| m.kind().clone()).collect()
     };
     assert_eq!(kinds(&openai), kinds(&pi));
     assert_eq!(kinds(&anthropic), kinds(&pi));
@@ -218,18 +246,21 @@ fn custom_roles_of_pi_are_read() {
         command: "ls".into(),
         output: "a".into(),
     };
-    assert_eq!((&read[0].kind, &read[1].kind), (&command, &command));
-    assert_eq!((read[0].is_excluded, read[1].is_excluded), (false, true));
+    assert_eq!((read[0].kind(), read[1].kind()), (&command, &command));
     assert_eq!(
-        read[2].kind,
+        (read[0].is_excluded(), read[1].is_excluded()),
+        (false, true)
+    );
+    assert_eq!(
+        *read[2].kind(),
         MessageKind::Custom(vec![Content::Text("n".into())])
     );
     let summary = |text: &str, of| MessageKind::Summary {
         text: text.into(),
         of,
     };
-    assert_eq!(read[3].kind, summary("b", Summarized::Branch));
-    assert_eq!(read[4].kind, summary("c", Summarized::Beginning));
+    assert_eq!(*read[3].kind(), summary("b", Summarized::Branch));
+    assert_eq!(*read[4].kind(), summary("c", Summarized::Beginning));
     let answer = read[5].as_answer().unwrap();
     assert_eq!(answer.parts, [AnswerPart::Thinking("hm".into())]);
     assert!(!answer.is_complete);
@@ -443,4 +474,59 @@ fn every_documented_shape_is_accepted() {
     let read = read(serde_json::to_value(documented).unwrap()).unwrap();
     assert_eq!(read.messages.len(), 10, "with one result of its own");
     assert_eq!(names(&read), ["t"]);
+}
+
+#[test]
+fn only_new_messages_are_parsed() {
+    let reader = TranscriptReader::default();
+    let read = |messages: &Json| {
+        let messages = messages.as_array().unwrap().iter();
+        let messages = messages.map(RawMessage::from).collect();
+        reader.read(None, None, messages).unwrap().messages
+    };
+    let parsed = |messages: &[Message]| {
+        let parsed = messages.iter().map(|message| !message.is_unparsed());
+        Vec::from_iter(parsed)
+    };
+    let mut history = json!([
+        {"role": "user", "content": "look", "timestamp": 1},
+        {"role": "assistant", "timestamp": 2,
+            "content": [{"type": "toolCall", "id": "a", "name": "see", "arguments": {}}]},
+        {"role": "toolResult", "toolCallId": "a", "toolName": "see", "content": "x", "timestamp": 3},
+        {"role": "user", "content": "and?"},
+    ]);
+    let first = read(&history);
+    assert_eq!(parsed(&first), [true; 4]);
+    let sent = Fingerprint::of("S", &first);
+    let same = read(&history);
+    assert_eq!(Fingerprint::of("S", &same), sent);
+    assert_eq!(parsed(&same), [false; 4]);
+    // A change of an old message is found, and nothing else is parsed.
+    history[0]["content"] = "look again".into();
+    let edited = read(&history);
+    assert_eq!(
+        Fingerprint::of("S", &edited).continuity(Some(&sent), &edited),
+        Continuity::Diverges(Divergence::Rewritten)
+    );
+    assert_eq!(parsed(&edited), [true, false, false, false]);
+    // A message without a time is another one at another place.
+    let moved = read(&json!([history[3]]));
+    assert_ne!(moved[0].hash(0), same[3].hash(3));
+}
+
+/// A result that does not name its tool has the name of the call before it, which is not always
+/// the same.
+#[test]
+fn a_result_is_read_with_its_own_call() {
+    let reader = TranscriptReader::default();
+    for tool in ["see", "hear", "see"] {
+        let call = json!({"role": "assistant", "timestamp": 1,
+            "content": [{"type": "toolCall", "id": "a", "name": tool, "arguments": {}}]});
+        let result =
+            json!({"role": "toolResult", "toolCallId": "a", "content": "x", "timestamp": 2});
+        let messages = [&call, &result].map(RawMessage::from).to_vec();
+        let read = reader.read(None, None, messages).unwrap();
+        let result = read.messages[1].as_tool_result().unwrap();
+        assert_eq!(result.tool, tool);
+    }
 }

@@ -3,10 +3,43 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use serde_json::value::RawValue;
 use ts_rs::TS;
 
 use super::HostTool;
+
+/// The JSON text of a message: most messages of a turn are those of the turn before, which are not
+/// parsed again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RawMessage(Box<RawValue>);
+
+impl RawMessage {
+    /// Returns the text.
+    pub fn text(&self) -> &str {
+        self.0.get()
+    }
+
+    /// Returns the text.
+    pub fn into_text(self) -> Box<str> {
+        self.0.into()
+    }
+}
+
+impl From<&Json> for RawMessage {
+    fn from(message: &Json) -> Self {
+        let text = RawValue::from_string(message.to_string());
+        Self(text.unwrap_or_default())
+    }
+}
+
+impl PartialEq for RawMessage {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
 
 /// One message of a transcript. Further fields are ignored, except that a changed content makes
 /// it another message.

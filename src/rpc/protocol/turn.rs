@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
-use super::{HostMessage, NativeTools, SavedChoices};
+use super::{HostMessage, NativeTools, RawMessage, SavedChoices};
 
 /// `turn/start`: runs one turn. The answer is the result; `turn/event`s precede it.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
@@ -35,7 +35,7 @@ pub struct TurnStartParams {
     /// The messages, oldest first. One that is none of these is an error that names its path.
     #[schemars(with = "Vec<HostMessage>")]
     #[ts(as = "Vec<HostMessage>")]
-    pub messages: Vec<serde_json::Value>,
+    pub messages: Vec<RawMessage>,
     /// The tools the model may call, unless system messages list them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<HostTool>>,

@@ -70,9 +70,9 @@ impl HostModel {
     }
 }
 
-/// The host models of a catalog, in display order.
+/// The host models of a catalog, in display order. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct HostModels(Vec<HostModel>);
+pub struct HostModels(Arc<Vec<HostModel>>);
 
 /// The result of a lookup by id.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -118,7 +118,7 @@ impl HostModels {
                 }
             }
         }
-        Self(models)
+        Self(Arc::new(models))
     }
 
     /// Returns the model with an id. Also accepts the bare id of a model with several context

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::atomic_file;
 use super::journal::{BlobChecksums, checksum};
+use crate::hex::hex;
 use foundation::private_files;
 
 /// Ids longer than this are stored under their hash.
@@ -212,9 +213,8 @@ impl BlobStore {
     }
 
     fn path(&self, id: &[u8]) -> PathBuf {
-        let hex = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
         let name = if id.is_empty() || id.len() > LONGEST_NAME {
-            format!("h{}", hex(&Sha256::digest(id)))
+            format!("h{}", hex(Sha256::digest(id)))
         } else {
             hex(id)
         };

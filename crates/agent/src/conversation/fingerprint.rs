@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::{Message, MessageHash, MessageKind, short_hash};
+use crate::message::{Message, MessageHash, short_hash};
 
 /// Hashes of a system prompt and of each message of a history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,8 +84,11 @@ impl Fingerprint {
 
     /// Returns one short hash of all messages.
     pub fn digest(&self) -> String {
-        let hashes = self.message_hashes.iter();
-        short_hash(hashes.map(ToString::to_string).collect::<String>())
+        let mut hex = String::with_capacity(16 * self.message_hashes.len());
+        for hash in &self.message_hashes {
+            hash.with_hex(|digits| hex.push_str(digits));
+        }
+        short_hash(hex)
     }
 
     /// Compares the history of `self` with what was sent before.
@@ -104,10 +107,7 @@ impl Fingerprint {
         if same != sent.message_hashes {
             return Diverges(Divergence::Rewritten);
         }
-        let summarized = messages
-            .iter()
-            .skip(known)
-            .any(|message| matches!(message.kind, MessageKind::Summary { .. }));
+        let summarized = messages.iter().skip(known).any(Message::is_summary);
         if summarized {
             return Diverges(Divergence::Summarized);
         }
@@ -123,7 +123,7 @@ fn hashes(messages: &[Message]) -> impl Iterator<Item = MessageHash> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Summarized;
+    use crate::message::{MessageKind, Summarized};
 
     fn continuity(before: &[Message], after: &[Message]) -> Continuity {
         let sent = Fingerprint::of("S", before);

@@ -38,10 +38,10 @@ pub fn flatten(message: &Message) -> Option<FlatMessage> {
 
 /// Like [`flatten`], for a message whose images may be sent with it.
 pub fn flatten_with(message: &Message, images: ImageHandling) -> Option<FlatMessage> {
-    if message.is_excluded {
+    if message.is_excluded() {
         return None;
     }
-    let (role, text) = match &message.kind {
+    let (role, text) = match message.kind() {
         MessageKind::User(content) | MessageKind::Custom(content) => {
             (Role::User, text(content, images))
         }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::fingerprint::Fingerprint;
+use crate::hex::hex;
 
 /// Incremented when an older sidecar could not read what a newer one writes.
 const VERSION: u32 = 1;
@@ -183,8 +184,7 @@ pub fn decode(bytes: &[u8]) -> Result<JournalEntry, JournalError> {
 }
 
 pub(super) fn checksum(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(Sha256::digest(bytes))
 }
 
 mod base64_bytes {

@@ -80,11 +80,12 @@ impl<'a> LostTurn<'a> {
     /// Reads a history; `None` if it does not end with tool results.
     pub fn read(messages: &'a [Message]) -> Option<Self> {
         let last = messages.iter().rposition(Message::is_answer)?;
-        let turn_start = TurnStart::of(&messages[..last]);
-        let current_turn = &messages[turn_start.start..];
-        if messages[last].call_ids().next().is_none() || !messages[last..].iter().any(is_result) {
+        // Almost every turn ends here, so this is checked before the whole history is read.
+        if !messages[last..].iter().any(is_result) || messages[last].call_ids().next().is_none() {
             return None;
         }
+        let turn_start = TurnStart::of(&messages[..last]);
+        let current_turn = &messages[turn_start.start..];
         Some(Self {
             messages,
             last,
@@ -240,7 +241,7 @@ impl<'a> LostTurn<'a> {
 }
 
 fn is_result(message: &Message) -> bool {
-    message.as_tool_result().is_some()
+    message.result_id().is_some()
 }
 
 /// Returns a tool result as data in a user message, with Cursor's id of the call if it has one.

@@ -24,6 +24,7 @@ use super::blob_store::{self, BlobStore};
 use super::fingerprint::Fingerprint;
 use super::journal::{self, BlobChecksums, JournalEntry, JournalError, StoredMessage};
 use crate::effect_log::{EffectLogFile, LeftFile};
+use crate::hex::hex;
 use foundation::file_id::link_count;
 use foundation::private_files::{self, owner_only};
 
@@ -428,12 +429,7 @@ fn open_lock(path: &Path) -> io::Result<(File, Access)> {
 
 /// Returns a directory name that reveals nothing and is always a single path component.
 fn name(text: &str) -> String {
-    let digest = Sha256::digest(text.as_bytes());
-    digest
-        .iter()
-        .take(16)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(&Sha256::digest(text.as_bytes())[..16])
 }
 
 fn make_private(folder: &Path) -> Result<(), StoreError> {

@@ -23,8 +23,11 @@ pub fn pending_results(
     is_pending: impl Fn(&str) -> bool,
 ) -> Vec<&ToolResult> {
     let mut results: Vec<&ToolResult> = Vec::new();
-    let received = messages.iter().filter_map(Message::as_tool_result);
-    for result in received.filter(|result| is_pending(&result.call_id)) {
+    // An old result is found by its id, without its content.
+    let received = messages
+        .iter()
+        .filter(|message| message.result_id().is_some_and(&is_pending));
+    for result in received.filter_map(Message::as_tool_result) {
         let known = results
             .iter_mut()
             .find(|known| known.call_id == result.call_id);

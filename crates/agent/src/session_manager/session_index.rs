@@ -16,6 +16,7 @@ use uuid::Uuid;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::send_plan::latest_start;
 use crate::conversation::transcript::Transcript;
+use crate::hex::hex;
 use crate::message::Message;
 
 /// How many calls and answers are remembered.
@@ -222,8 +223,7 @@ fn history_digest(before: &str, answer: &str) -> String {
 }
 
 fn digest(text: &str) -> String {
-    let digest = Sha256::digest(text);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(Sha256::digest(text))
 }
 
 /// A map that drops its oldest entry when it is full.

@@ -2,7 +2,6 @@
 
 mod effects;
 mod repeated_request;
-mod reply_once;
 mod start_turn;
 
 use std::collections::BTreeSet;
@@ -15,7 +14,6 @@ use tracing::{Instrument as _, Span};
 
 use self::effects::PromptEffects;
 use self::repeated_request::LastAnswer;
-use self::reply_once::ReplyOnce;
 use super::activity_display::{ActivityDisplay, Record, Recorded};
 use super::channels::{OpenTurn, ReplyOnce, TurnChannels};
 use super::conversation_slot::{Conversation, ConversationSlot};

@@ -101,8 +101,12 @@ pub fn pictures(count: usize) -> u64 {
 
 /// Estimates the tokens of messages without their images.
 pub fn words(messages: &[Message]) -> u64 {
-    let spoken = messages.iter().filter_map(flat_message::flatten);
-    spoken.map(|spoken| estimate(&spoken.text)).sum()
+    messages.iter().map(Message::text_tokens).sum()
+}
+
+/// Estimates the tokens of a message's text.
+pub(crate) fn text_tokens(message: &Message) -> u64 {
+    flat_message::flatten(message).map_or(0, |flat| estimate(&flat.text))
 }
 
 /// Estimates the tokens of a system prompt and of messages, with the images that are sent.

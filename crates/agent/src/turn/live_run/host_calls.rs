@@ -101,7 +101,7 @@ impl LiveRun {
 
     /// Sends the collected calls and cards to the host.
     pub(in crate::turn) async fn present(&mut self, request: &OpenTurn, tally: &mut TurnProgress) {
-        self.parked.calls.clone_from(&self.offering);
+        self.parked.record(&self.offering);
         for call in std::mem::take(&mut self.offering) {
             send_event(call, request, tally).await;
         }
