@@ -21,7 +21,7 @@ use proptest::test_runner::RngSeed;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use self::script::{Knowledge, SENTENCES, host_id, is_hosts, request};
+use self::script::{SENTENCES, ServerKnowledge, host_id, is_hosts, request};
 use super::answer_rounds::{AnswerRounds, Coverage};
 use crate::answer_log::AnswerLog;
 use crate::conversation::answer_diff::{AnswerGap, compare};
@@ -114,7 +114,7 @@ struct History {
 /// What is written to disk together.
 #[derive(Debug, Clone, Default)]
 struct Stored {
-    checkpoint: Knowledge,
+    checkpoint: ServerKnowledge,
     coverage: Option<(usize, String)>,
     messages: Vec<UserMessage>,
 }
@@ -126,12 +126,12 @@ struct PromptModel {
     rounds: AnswerRounds,
     /// The server's knowledge on the current stream, and its earlier knowledge since the last
     /// checkpoint arrived.
-    now: Knowledge,
-    earlier: Vec<Knowledge>,
+    now: ServerKnowledge,
+    earlier: Vec<ServerKnowledge>,
     /// The newest checkpoint, and which history it covers with how much of the answer.
     conversation: Stored,
     /// What the run started with.
-    start: Knowledge,
+    start: ServerKnowledge,
     retries: RetryBudget,
     /// Whether this stream has brought a checkpoint, and whether text since.
     has_checkpoint: bool,
@@ -169,10 +169,10 @@ impl PromptModel {
             answer: AnswerLog::default(),
             inbox: Inbox::default(),
             rounds: AnswerRounds::new(fingerprint(0), String::new()),
-            now: Knowledge::default(),
-            earlier: vec![Knowledge::default()],
+            now: ServerKnowledge::default(),
+            earlier: vec![ServerKnowledge::default()],
             conversation: Stored::default(),
-            start: Knowledge::default(),
+            start: ServerKnowledge::default(),
             retries: RetryBudget::default(),
             has_checkpoint: false,
             has_text: false,
@@ -452,7 +452,7 @@ impl PromptModel {
 
     /// Returns what a new run knows: the checkpoint, and everything that follows the history which
     /// it covers; or the history.
-    fn knowledge_of_next_run(&mut self) -> Knowledge {
+    fn knowledge_of_next_run(&mut self) -> ServerKnowledge {
         let (mut knows, sent, is_text_known) = match &self.conversation.coverage {
             Some((covered, answer)) => {
                 let History { results, text } = self.histories[*covered];
@@ -464,9 +464,9 @@ impl PromptModel {
             }
             None => {
                 let messages = self.in_history.clone();
-                let knows = Knowledge {
+                let knows = ServerKnowledge {
                     messages,
-                    ..Knowledge::default()
+                    ..ServerKnowledge::default()
                 };
                 (knows, self.returned.clone(), true)
             }
@@ -521,7 +521,7 @@ impl PromptModel {
     }
 
     /// Returns what a stream knows that continues from the checkpoint and may be sent the text since.
-    fn knowledge_of_next_stream(&mut self, is_text_sent: bool) -> Knowledge {
+    fn knowledge_of_next_stream(&mut self, is_text_sent: bool) -> ServerKnowledge {
         let mut knows = self.conversation.checkpoint.clone();
         if is_text_sent && self.answer.mark_sent().is_some() {
             let results = self.effects.send_results();
@@ -535,12 +535,12 @@ impl PromptModel {
         knows
     }
 
-    fn run_starts(&mut self, knows: Knowledge) {
+    fn run_starts(&mut self, knows: ServerKnowledge) {
         (self.start, self.retries) = (knows.clone(), RetryBudget::default());
         self.stream_starts(knows);
     }
 
-    fn stream_starts(&mut self, knows: Knowledge) {
+    fn stream_starts(&mut self, knows: ServerKnowledge) {
         self.open.clear();
         (self.has_checkpoint, self.has_text) = (false, false);
         self.now = knows;

@@ -17,7 +17,7 @@ pub(super) const SENTENCES: [&str; 6] = [
 
 /// What the server knows.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Knowledge {
+pub(super) struct ServerKnowledge {
     pub(super) sentences: usize,
     pub(super) requested: BTreeSet<usize>,
     pub(super) results: BTreeSet<usize>,
