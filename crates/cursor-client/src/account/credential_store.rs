@@ -350,3 +350,60 @@ impl StoredLogin {
         Some(login)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    const SECRET_TOOL: &str = r#"#!/bin/sh
+key=$(dirname "$0")/key
+case $1 in
+store) cat > "$key" ;;
+lookup) test -e "$key" && cat "$key" ;;
+esac
+"#;
+
+    #[test]
+    fn a_sealed_login_stays_sealed_when_it_is_stored_again() {
+        let root = tempfile::tempdir().unwrap();
+        let program = root.path().join("secret-tool");
+        std::fs::write(&program, SECRET_TOOL).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let mut options = ClientOptions {
+            state_dir: Some(root.path().join("state")),
+            ..ClientOptions::default()
+        };
+        let path = format!("{}:/usr/bin:/bin", root.path().display());
+        options.keyring.seals_logins = true;
+        options.keyring.environment = vec![
+            ("PATH".into(), path),
+            (
+                "DBUS_SESSION_BUS_ADDRESS".into(),
+                "unix:path=/nowhere".into(),
+            ),
+        ];
+        let tokens = LoginTokens::parse("a-token", Some("r-token")).unwrap();
+        let login = StoredLogin::new("https://api2.cursor.sh".into(), tokens, None);
+        login.save(&options).unwrap();
+        // Renewed by a process without the setting.
+        options.keyring.seals_logins = false;
+        let file = LoginFile::own(&options).unwrap();
+        let mut stored = file.read().unwrap().unwrap();
+        assert!(stored.credential.same(&login.credential));
+        let renewed = LoginTokens::parse("b-token", Some("s-token")).unwrap();
+        stored.credential = Credential::Login(renewed);
+        file.write(&stored).unwrap();
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        assert!(
+            text.contains("sealed") && !text.contains("-token"),
+            "{text}"
+        );
+        let read = file.read().unwrap().unwrap();
+        assert!(read.credential.same(&stored.credential));
+        // Two files of one text differ, because each has a nonce of its own.
+        file.write(&stored).unwrap();
+        assert_ne!(std::fs::read_to_string(file.path()).unwrap(), text);
+    }
+}
