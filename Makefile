@@ -19,6 +19,9 @@ ACP := tests/acp/node_modules/.installed
 SOAK_TURNS ?= 10000
 # Six targets share it.
 FUZZ_SECONDS ?= 600
+BENCHES := wire pi bridge native load scale gateway
+FIGURES := target/bench.jsonl
+LITELLM := target/litellm/.installed
 FUZZ_TARGETS := envelope message frames journal planner scenario
 
 .PHONY: demo program test clients bench lint lint-rust lint-shim fmt faults soak fuzz record schema docs audit release-dry-run platforms
@@ -65,9 +68,23 @@ fmt: $(SHIM)
 	$(CARGO) fmt --all
 	npm run --prefix js-shim --silent format
 
-# Side by side with the official client and with pi, in one run.
-bench: $(NODE) $(PI_087)
-	$(CARGO) bench --quiet --bench wire --bench pi --bench bridge --bench native --bench load --bench scale
+# Side by side with the official client, pi and LiteLLM, in one run. Prints one table, and makes
+# docs/benchmarks.md and its chart of it. A bench that fails is named; the others are reported.
+bench: $(NODE) $(PI_087) $(LITELLM)
+	@rm -f $(FIGURES)
+	@for bench in $(BENCHES); do \
+	  echo "== $$bench"; \
+	  BENCH_REPORT=$(CURDIR)/$(FIGURES) $(CARGO) bench --quiet --bench $$bench || \
+	    echo "make bench: $$bench failed"; \
+	done
+	$(CARGO) xtask report-benches $(FIGURES) \
+	  --machine "$$(uname -sm), $$(getconf _NPROCESSORS_ONLN) processors, $$(date +%F)"
+
+# Beside the gateway. Left out where it cannot be installed.
+$(LITELLM):
+	@python3 -m venv target/litellm && target/litellm/bin/pip install --quiet --requirement $(AGENTS)/requirements.txt || \
+	  echo "make bench: LiteLLM cannot be installed here; its rows are left out"
+	@mkdir -p $(@D) && touch $@
 
 # Every fault at every place of two conversations; draws docs/fault-matrix*.svg.
 faults:

@@ -12,6 +12,7 @@
 )]
 
 mod host;
+mod report;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -21,6 +22,7 @@ use cursor_sim::{Http2, Options, ScenarioSource, Sim};
 use serde_json::{Value as Json, json};
 
 use host::BenchHost;
+use report::Samples;
 
 const ROUNDS: usize = 20;
 const CONVERSATIONS: usize = 15;
@@ -49,32 +51,30 @@ fn main() {
             whole.push(times.whole);
         }
     }
-    println!("{:<56} {:>10} {:>12}", "", "ours (ms)", "peer (ms) *");
-    let row = |what: &str, ours: f64, peer: Option<f64>| {
-        let peer = peer.map_or("-".into(), |peer| format!("{peer:.0}"));
-        println!("{what:<56} {ours:>10.2} {peer:>12}");
+    println!("{:<60} {:>10} {:>12}", "", "ours (ms)", "peer (ms) *");
+    let row = |what: &str, ours: Vec<f64>, peer: Option<f64>| {
+        let ours = Samples::of(ours);
+        let shown = peer.map_or("-".into(), |peer| format!("{peer:.0}"));
+        println!("{what:<60} {:>10.2} {shown:>12}", ours.median());
+        let peer = ("pi-cursor-sdk, as published", peer.map(Samples::one));
+        report::record("Host tools", what, "ms", &ours, &[peer]);
     };
     row(
-        "MCP exec on the wire to tool call at the host, p50",
-        median(to_host),
+        "MCP exec on the wire to tool call at the host",
+        to_host,
         Some(PEER_CALL_MS),
     );
     row(
-        "tool result from the host to exec reply on the wire, p50",
-        median(to_wire),
+        "tool result from the host to exec reply on the wire",
+        to_wire,
         None,
     );
     row(
-        "20 tool rounds one after the other, end to end, median",
-        median(whole),
+        "20 tool rounds one after the other, end to end",
+        whole,
         Some(PEER_ROUNDS_MS),
     );
     println!("* as published by pi-cursor-sdk, not measured here");
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 async fn simulator(passed: Arc<Passed>) -> (Sim, SocketAddr) {

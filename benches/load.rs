@@ -12,6 +12,7 @@
 )]
 
 mod host;
+mod report;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ use cursor_sim::{Http2, Options, ScenarioSource, Sim};
 use serde_json::json;
 
 use host::BenchHost;
+use report::Samples;
 
 const PARKED: usize = 500;
 const STREAMING: usize = 50;
@@ -70,6 +72,13 @@ fn main() {
             at(0.99),
             at(1.0)
         );
+        for (name, share) in [("p50", 0.5), ("p99", 0.99), ("max", 1.0)] {
+            figure(
+                &format!("delay from wire to host, {what}, {name}"),
+                "ms",
+                at(share),
+            );
+        }
     }
     let mib = |kib: u64| kib as f64 / 1024.0;
     println!(
@@ -89,11 +98,16 @@ fn main() {
     );
     let each = parked.saturating_sub(before) as f64 / PARKED as f64;
     println!("{:<52} {:>9.1}", "a waiting run (KiB)", each);
+    figure("memory of a waiting run", "KiB", each);
     println!(
         "{:<52} {:>9.2}",
         format!("starting {PARKED} runs up to their calls (s)"),
         parking.as_secs_f64()
     );
+}
+
+fn figure(what: &str, unit: &str, value: f64) {
+    report::record("Many runs at once", what, unit, &Samples::one(value), &[]);
 }
 
 /// Streams `runs` runs at once; returns the latency of each token in milliseconds, sorted.

@@ -14,6 +14,7 @@
 
 #[path = "host/clients.rs"]
 mod clients;
+mod report;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -29,6 +30,7 @@ use clients::Client;
 use cursor_proto::agent::v1::{
     GrepArgs, LsArgs, ReadArgs, ShellArgs, grep_result, read_result, shell_stream,
 };
+use report::Samples;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -54,18 +56,13 @@ fn plant(root: &Path, files: usize) {
     }
 }
 
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
-fn timed(mut work: impl FnMut()) -> f64 {
+fn timed(mut work: impl FnMut()) -> Samples {
     let times = (0..ROUNDS).map(|_| {
         let started = Instant::now();
         work();
         started.elapsed().as_secs_f64() * 1000.0
     });
-    median(times.collect())
+    Samples::of(times.collect())
 }
 
 struct Bench {
@@ -109,7 +106,7 @@ impl Bench {
 }
 
 /// Times a command and discards its output; `None` if it is not installed.
-fn beside(program: &Path, args: &[&str], folder: &Path) -> Option<f64> {
+fn beside(program: &Path, args: &[&str], folder: &Path) -> Option<Samples> {
     let run = || {
         Command::new(program)
             .args(args)
@@ -123,13 +120,15 @@ fn beside(program: &Path, args: &[&str], folder: &Path) -> Option<f64> {
     Some(timed(|| drop(run())))
 }
 
-fn row(what: &str, ours: f64, unit: &str, others: &[(&str, Option<f64>)]) {
-    let others: Vec<String> = others
+fn row(what: &str, ours: &Samples, unit: &str, others: &[(&str, Option<Samples>)]) {
+    let median = ours.median();
+    let beside: Vec<String> = others
         .iter()
-        .filter_map(|(name, time)| time.map(|time| (name, time)))
-        .map(|(name, time)| format!("{name} {time:.1} {unit} (× {:.2})", ours / time))
+        .filter_map(|(name, other)| other.as_ref().map(|other| (name, other.median())))
+        .map(|(name, other)| format!("{name} {other:.1} {unit} (× {:.2})", median / other))
         .collect();
-    println!("{what:<28} {ours:>9.1} {unit:<5} {}", others.join(", "));
+    println!("{what:<28} {median:>9.1} {unit:<5} {}", beside.join(", "));
+    report::record("Native tools", what, unit, ours, others);
 }
 
 /// Sends the same requests to both clients, one after the other.
@@ -154,11 +153,13 @@ fn on_the_wire(runtime: &tokio::runtime::Runtime, root: &Path, some: &[String]) 
     for (what, steps, rounds) in rows {
         let took = |client| {
             let took = clients::took(runtime, client, root, &steps)?;
-            Some(took / f64::from(u32::try_from(rounds).unwrap()))
+            Some(Samples::one(
+                took / f64::from(u32::try_from(rounds).unwrap()),
+            ))
         };
         let ours = took(Client::Ours).unwrap();
         let theirs = took(Client::Official);
-        row(what, ours, "ms", &[("the official client", theirs)]);
+        row(what, &ours, "ms", &[("the official client", theirs)]);
     }
 }
 
@@ -207,7 +208,7 @@ fn main() {
     let count = |flag: &'static str| -> Vec<&str> { std::iter::once(flag).chain(theirs).collect() };
     row(
         "grep, lines",
-        timed(|| assert_eq!(bench.grep("content"), 1)),
+        &timed(|| assert_eq!(bench.grep("content"), 1)),
         "ms",
         &[
             (
@@ -226,7 +227,7 @@ fn main() {
     );
     row(
         "grep, counts",
-        timed(|| assert_eq!(bench.grep("count"), 1)),
+        &timed(|| assert_eq!(bench.grep("count"), 1)),
         "ms",
         &[(
             "rg as the official client",
@@ -235,7 +236,7 @@ fn main() {
     );
     row(
         "ls of the tree",
-        timed(|| {
+        &timed(|| {
             let request = ExecRequest::LsArgs(LsArgs::default());
             assert_eq!(bench.ask(request).len(), 1);
         }),
@@ -259,7 +260,7 @@ fn main() {
     let names: Vec<&str> = some.iter().map(String::as_str).collect();
     row(
         "read of 1,000 files",
-        timed(|| {
+        &timed(|| {
             for path in &some {
                 let request = ExecRequest::ReadArgs(ReadArgs {
                     path: path.clone(),
@@ -278,27 +279,27 @@ fn main() {
         &[("one cat of all", beside(Path::new("cat"), &names, &root))],
     );
     on_the_wire(&bench.runtime, &root, &some);
-    let started = Instant::now();
     let megabytes = 200;
-    let all = bench.ask(ExecRequest::ShellStreamArgs(ShellArgs {
-        command: format!("head -c {megabytes}000000 /dev/zero | tr '\\0' x"),
-        ..ShellArgs::default()
-    }));
-    let Some(ExecReply::ShellStream(last)) = all.last() else {
-        panic!("another kind");
-    };
-    assert!(matches!(last.event, Some(shell_stream::Event::Exit(_))));
-    let rate = f64::from(megabytes) / started.elapsed().as_secs_f64();
+    let rate = |samples: Samples| samples.map(|ms| f64::from(megabytes) / (ms / 1000.0));
+    let ours = timed(|| {
+        let all = bench.ask(ExecRequest::ShellStreamArgs(ShellArgs {
+            command: format!("head -c {megabytes}000000 /dev/zero | tr '\\0' x"),
+            ..ShellArgs::default()
+        }));
+        let Some(ExecReply::ShellStream(last)) = all.last() else {
+            panic!("another kind");
+        };
+        assert!(matches!(last.event, Some(shell_stream::Event::Exit(_))));
+    });
     let pipe = beside(
         Path::new("sh"),
         &["-c", "head -c 200000000 /dev/zero | tr '\\0' x | cat"],
         &root,
     );
-    let pipe = pipe.map(|ms| f64::from(megabytes) / (ms / 1000.0));
-    println!(
-        "{:<28} {rate:>9.1} MB/s  {}",
+    row(
         "shell stream",
-        pipe.map(|pipe| format!("a pipe of the shell {pipe:.1} MB/s"))
-            .unwrap_or_default()
+        &rate(ours),
+        "MB/s",
+        &[("a pipe of the shell", pipe.map(rate))],
     );
 }

@@ -10,12 +10,16 @@
     missing_docs
 )]
 
+mod report;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use serde_json::{Value as Json, json};
+
+use report::Samples;
 
 const DELTAS: u32 = 20_000;
 const STARTS: usize = 21;
@@ -33,49 +37,49 @@ fn node() -> PathBuf {
     root().join("tests/official/node_modules/.bin/node")
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 fn main() {
-    println!("{:<52} {:>10} {:>10}  beside", "", "ours", "theirs");
     let (ours, theirs) = start();
     row(
-        "spawn to `initialize` answered (ms)",
-        ours,
-        theirs,
-        "an empty Node script",
+        "spawn to `initialize` answered",
+        "ms",
+        &ours,
+        &[("an empty Node script", Some(theirs))],
     );
-    row("idle resident memory (MB)", resident(), None, "");
+    row("idle resident memory", "MB", &resident(), &[]);
     let [ours, none, empty] = pi_start();
     row(
-        "CPU of `pi --list-models` (ms)",
-        ours,
-        none,
-        "pi without extensions",
+        "CPU of `pi --list-models`",
+        "ms",
+        &ours,
+        &[
+            ("pi without extensions", Some(none)),
+            ("pi with an empty extension", Some(empty)),
+        ],
     );
-    row("", ours, empty, "pi with an empty extension");
     let (first, rate) = words();
     row(
-        "send to first delta, warm (ms)",
-        first.0,
-        Some(first.1),
-        "the official client",
+        "send to first delta, warm",
+        "ms",
+        &first.0,
+        &[("the official client", Some(first.1))],
     );
     row(
-        "deltas a second into Node (thousands)",
-        rate.0,
-        Some(rate.1),
-        "the official client",
+        "deltas into Node",
+        "thousands/s",
+        &rate.0,
+        &[("the official client", Some(rate.1))],
     );
 }
 
-fn row(what: &str, ours: f64, theirs: impl Into<Option<f64>>, beside: &str) {
-    let theirs = theirs
-        .into()
-        .map_or("-".into(), |theirs| format!("{theirs:.1}"));
-    println!("{what:<52} {ours:>10.1} {theirs:>10}  {beside}");
+fn row(what: &str, unit: &str, ours: &Samples, beside: &[(&str, Option<Samples>)]) {
+    let median = ours.median();
+    println!("{what:<36} {median:>10.1} {unit}");
+    for (name, theirs) in beside {
+        if let Some(theirs) = theirs {
+            println!("{:<36} {:>10.1} {unit}  {name}", "", theirs.median());
+        }
+    }
+    report::record("Start, latency and memory", what, unit, ours, beside);
 }
 
 fn sidecar() -> Child {
@@ -97,7 +101,7 @@ fn sidecar() -> Child {
 }
 
 /// Milliseconds until our first answer, and until Node runs a script.
-fn start() -> (f64, f64) {
+fn start() -> (Samples, Samples) {
     let mut ours = Vec::new();
     let mut theirs = Vec::new();
     for _ in 0..STARTS {
@@ -111,10 +115,10 @@ fn start() -> (f64, f64) {
         assert!(output.status.success());
         theirs.push(started.elapsed().as_secs_f64() * 1000.0);
     }
-    (median(ours), median(theirs))
+    (Samples::of(ours), Samples::of(theirs))
 }
 
-fn resident() -> f64 {
+fn resident() -> Samples {
     let mut child = sidecar();
     let output = Command::new("ps")
         .args(["-o", "rss=", "-p", &child.id().to_string()])
@@ -123,12 +127,12 @@ fn resident() -> f64 {
     child.kill().unwrap();
     child.wait().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    text.trim().parse::<f64>().unwrap() * 1024.0 / 1e6
+    Samples::one(text.trim().parse::<f64>().unwrap() * 1024.0 / 1e6)
 }
 
 /// CPU of a pi start in milliseconds: with our extension, with none, with one that does nothing.
 /// The sidecar's CPU is not included, because pi does not wait for it to end.
-fn pi_start() -> [f64; 3] {
+fn pi_start() -> [Samples; 3] {
     let home = tempfile::tempdir().unwrap();
     let pi = root().join("tests/pi/node_modules/pi-087/dist/bundle/cli.js");
     let run = |extension: &str| {
@@ -174,11 +178,11 @@ fn pi_start() -> [f64; 3] {
             }
         }
     }
-    times.map(median)
+    times.map(Samples::of)
 }
 
 /// First delta in milliseconds and thousands of deltas per second, ours and the official client's.
-fn words() -> ((f64, f64), (f64, f64)) {
+fn words() -> ((Samples, Samples), (Samples, Samples)) {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     write!(
         file,
@@ -234,5 +238,8 @@ fn words() -> ((f64, f64), (f64, f64)) {
     simulator.kill().unwrap();
     simulator.wait().unwrap();
     let (first, rate): (Vec<f64>, Vec<f64>) = ours.into_iter().unzip();
-    ((median(first), theirs.0), (median(rate), theirs.1))
+    (
+        (Samples::of(first), Samples::one(theirs.0)),
+        (Samples::of(rate), Samples::one(theirs.1)),
+    )
 }

@@ -1,7 +1,7 @@
 //! How a turn grows with the workspace and with the history, as ratios within one run.
 //!
 //! `cargo bench --bench scale` prints a table: a git repository of 60,000 files in 20,000 folders
-//! beside an empty folder, and 10,000 messages of history beside 100.
+//! beside an empty folder, and 10,000 messages of history beside 10.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,6 +13,7 @@
 )]
 
 mod host;
+mod report;
 
 use std::path::Path;
 use std::process::Command;
@@ -22,6 +23,7 @@ use cursor_sim::{Http2, Options, Sim};
 use serde_json::{Value as Json, json};
 
 use host::BenchHost;
+use report::Samples;
 
 const TURNS: usize = 15;
 /// A user reads the answer before the next prompt.
@@ -45,37 +47,60 @@ fn main() {
             std::thread::sleep(PAUSE);
             turn(&mut host, workspace, &mut messages)
         });
-        median(times.collect())
+        Samples::of(times.collect())
     };
     let (small, big) = (first_delta(empty.path()), first_delta(large.path()));
-    row("send to first delta, empty folder", small, None);
-    row("60,000 files in 20,000 folders", big, Some(small));
+    row(
+        "send to first delta, git repository of 60,000 files in 20,000 folders",
+        &big,
+        ("an empty folder", small),
+    );
 
     let processor = |count: usize| {
         let mut host = BenchHost::start(sim.address());
         let mut messages = history(count);
         turn(&mut host, empty.path(), &mut messages); // sends the whole history
-        let before = cpu_ticks(&host);
+        let before = cpu_ms(&host);
         for _ in 0..TURNS {
             turn(&mut host, empty.path(), &mut messages);
         }
-        // A tick is 10 ms on every Linux that we know.
-        (cpu_ticks(&host) - before) as f64 * 10.0 / TURNS as f64
+        Samples::one((cpu_ms(&host) - before) / TURNS as f64)
     };
-    let (few, many) = (processor(100), processor(10_000));
-    row("CPU of a turn, 100 messages of history", few, None);
-    row("10,000 messages", many, Some(few));
+    let few = processor(10);
     let text = Json::Array(history(10_000)).to_string();
-    let began = Instant::now();
-    let parsed: Json = serde_json::from_str(&text).unwrap();
-    let parsing = began.elapsed().as_secs_f64() * 1e3;
-    assert_eq!(parsed.as_array().map(Vec::len), Some(10_000));
-    row("parsing the JSON of 10,000 messages", parsing, None);
+    let parse = || {
+        let began = Instant::now();
+        let parsed: Json = serde_json::from_str(&text).unwrap();
+        let parsing = began.elapsed().as_secs_f64() * 1e3;
+        assert_eq!(parsed.as_array().map(Vec::len), Some(10_000));
+        parsing
+    };
+    let parsing = Samples::of((0..TURNS).map(|_| parse()).collect());
+    let short = |samples: &Samples| ("10 messages", samples.clone());
+    row(
+        "CPU of a turn, 1,000 messages of history",
+        &processor(1_000),
+        short(&few),
+    );
+    let many = processor(10_000);
+    row("CPU of a turn, 10,000 messages", &many, short(&few));
+    row(
+        "CPU of a turn, 10,000 messages",
+        &many,
+        ("parsing their JSON once", parsing),
+    );
 }
 
-fn row(what: &str, ms: f64, beside: Option<f64>) {
-    let ratio = beside.map_or(String::new(), |beside| format!("{:>8.1}x", ms / beside));
-    println!("{what:<44} {ms:>9.2} ms {ratio}");
+fn row(what: &str, ours: &Samples, (name, beside): (&str, Samples)) {
+    let (ms, other) = (ours.median(), beside.median());
+    println!("{what:<72} {ms:>9.2} ms  {name} {other:.2} ms");
+    report::record(
+        "Large workspaces, long sessions",
+        what,
+        "ms",
+        ours,
+        &[(name, Some(beside))],
+    );
 }
 
 /// Takes a turn and returns the milliseconds to its first text.
@@ -141,15 +166,12 @@ fn fill(root: &Path) {
     }
 }
 
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
-fn cpu_ticks(host: &BenchHost) -> u64 {
-    let path = format!("/proc/{}/stat", host.child.id());
-    let text = std::fs::read_to_string(path).unwrap();
-    let fields = text.rsplit_once(')').unwrap().1;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+/// The CPU time of all threads that still run, in milliseconds.
+fn cpu_ms(host: &BenchHost) -> f64 {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", host.child.id())).unwrap();
+    let times = threads.flatten().filter_map(|thread| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    times.sum::<f64>() / 1e6
 }

@@ -10,6 +10,8 @@
     missing_docs
 )]
 
+mod report;
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -29,6 +31,7 @@ use cursor_proto::agent::v1::{
 use cursor_proto::envelope::{self, Decoder, Encoding};
 use cursor_sim::{Options, ScenarioSource, Sim};
 use prost::Message as _;
+use report::Samples;
 use serde_json::{Value as Json, json};
 
 const DELTAS: u32 = 5_000;
@@ -42,16 +45,11 @@ fn binary() -> &'static str {
     env!("CARGO_BIN_EXE_cursor-sidecar")
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 /// One line of the table.
 struct Row {
     what: &'static str,
-    ours: f64,
-    theirs: Option<f64>,
+    ours: Samples,
+    theirs: Option<Samples>,
     unit: &'static str,
     /// The target: how many times smaller than theirs ours should be.
     aim: Option<f64>,
@@ -59,7 +57,8 @@ struct Row {
 
 impl Row {
     fn ratio(&self) -> Option<f64> {
-        self.theirs.map(|theirs| theirs / self.ours)
+        let theirs = self.theirs.as_ref()?;
+        Some(theirs.median() / self.ours.median())
     }
 
     fn missed(&self) -> bool {
@@ -74,17 +73,20 @@ fn main() {
         "", "ours", "official", "ratio", "aim"
     );
     for row in &rows {
-        let number = |value: Option<f64>| value.map_or("-".into(), |v| format!("{v:.1}"));
+        let number =
+            |value: Option<&Samples>| value.map_or("-".into(), |v| format!("{:.1}", v.median()));
         println!(
             "{:<44} {:>12} {:>12} {:>9} {:>8} {}",
             format!("{} ({})", row.what, row.unit),
-            number(Some(row.ours)),
-            number(row.theirs),
+            number(Some(&row.ours)),
+            number(row.theirs.as_ref()),
             row.ratio()
                 .map_or("-".into(), |ratio| format!("{ratio:.1}x")),
             row.aim.map_or("-".into(), |aim| format!(">={aim}x")),
             if row.missed() { "MISSED" } else { "" },
         );
+        let theirs = ("the official client", row.theirs.clone());
+        report::record("The wire", row.what, row.unit, &row.ours, &[theirs]);
     }
     if rows.iter().any(Row::missed) {
         std::process::exit(1);
@@ -124,10 +126,10 @@ fn decoding() -> Row {
             started.elapsed().as_nanos() as f64 / FRAMES as f64
         })
         .collect();
-    let nanoseconds = median(times);
+    let nanoseconds: Samples = Samples::of(times);
     println!(
         "frames decoded per second: {:.1} million",
-        1e3 / nanoseconds
+        1e3 / nanoseconds.median()
     );
     Row {
         what: "decoding one frame",
@@ -200,7 +202,7 @@ fn delta() -> Row {
             times.push(stream(&backend).await);
         }
         times.remove(0); // the first one warms up
-        median(times)
+        Samples::of(times)
     });
     let theirs = {
         let spec = json!({"text": "go", "warmText": "go", "deadlineMs": 110_000});
@@ -211,8 +213,8 @@ fn delta() -> Row {
     Row {
         what: "one text delta, socket to event",
         ours,
-        theirs: Some(theirs),
-        unit: "us",
+        theirs: Some(Samples::one(theirs)),
+        unit: "µs",
         aim: Some(20.0),
     }
 }
@@ -311,8 +313,10 @@ fn cold_start() -> Row {
     };
     Row {
         what: "cold start to run request",
-        ours: median((0..ROUNDS).map(|_| until_request(&ours)).collect()),
-        theirs: Some(median((0..3).map(|_| until_request(&theirs)).collect())),
+        ours: Samples::of((0..ROUNDS).map(|_| until_request(&ours)).collect()),
+        theirs: Some(Samples::of(
+            (0..3).map(|_| until_request(&theirs)).collect(),
+        )),
         unit: "ms",
         aim: Some(10.0),
     }
@@ -346,8 +350,8 @@ fn memory() -> Row {
     let report = official("drive.mjs", &simulator.url, &spec);
     Row {
         what: "resident memory after 1000 deltas",
-        ours,
-        theirs: report["rssMb"].as_f64(),
+        ours: Samples::one(ours),
+        theirs: report["rssMb"].as_f64().map(Samples::one),
         unit: "MB",
         aim: Some(5.0),
     }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench_report;
 mod generate_protobuf;
 mod schema_diff;
 mod schema_listing;
@@ -35,6 +36,15 @@ enum XtaskCommand {
         /// Print the comparison as JSON.
         #[arg(long)]
         json: bool,
+    },
+    /// Print the figures that benches wrote to a file, and make `docs/benchmarks.md` and its chart
+    /// of them.
+    ReportBenches {
+        /// The file, with one figure a line.
+        file: PathBuf,
+        /// Where they were measured, as the page names it.
+        #[arg(long, default_value = "an unnamed machine")]
+        machine: String,
     },
     /// Write the npm packages into `target/packages`: the extension with its launcher, and one
     /// package for each platform that can be built here.
@@ -70,6 +80,12 @@ fn run(command: XtaskCommand) -> anyhow::Result<ExitCode> {
             if breaks {
                 return Ok(ExitCode::FAILURE);
             }
+        }
+        XtaskCommand::ReportBenches { file, machine } => {
+            let report = bench_report::report(&file, &machine)?;
+            std::io::stdout().write_all(report.table.as_bytes())?;
+            std::fs::write(root().join("docs/benchmarks.md"), report.page)?;
+            std::fs::write(root().join("docs/benchmarks.svg"), report.chart)?;
         }
         XtaskCommand::Package {
             binaries,
