@@ -288,7 +288,7 @@ mod tests {
             title: Some("look".into()),
         };
         std::fs::write(folder.path().join("acp-sessions/damaged.json"), "{").unwrap();
-        assert_eq!(store.list(None), [listed.clone()]);
+        assert_eq!(store.list(None), std::slice::from_ref(&listed));
         assert_eq!(store.list(Some(Path::new("/w"))), [listed]);
         assert_eq!(store.list(Some(Path::new("/other"))), []);
         for unknown in ["../../etc/passwd", &uuid::Uuid::new_v4().to_string()] {
