@@ -46,7 +46,7 @@ const AREA: &str = "The gateway";
 const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// When a token was at the server. The token of a request is there when the request is.
-type Seen = Arc<Mutex<HashMap<String, Instant>>>;
+type ArrivalTimes = Arc<Mutex<HashMap<String, Instant>>>;
 
 fn main() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -115,15 +115,15 @@ struct Figures {
 }
 
 /// A gateway, and the tokens that its server has seen.
-struct Gateway {
+struct GatewayProcess {
     child: Child,
     url: String,
     token: String,
-    seen: Seen,
+    seen: ArrivalTimes,
     client: reqwest::Client,
 }
 
-impl Drop for Gateway {
+impl Drop for GatewayProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -131,7 +131,7 @@ impl Drop for Gateway {
 }
 
 async fn ours() -> Figures {
-    let seen = Seen::default();
+    let seen = ArrivalTimes::default();
     let state = tempfile::tempdir().unwrap();
     let (_sim, relay) = simulator(Arc::clone(&seen)).await;
     let mut child = Command::new(env!("CARGO_BIN_EXE_cursor-sidecar"))
@@ -152,7 +152,7 @@ async fn ours() -> Figures {
     stdout.read_line(&mut line).unwrap();
     let ready: Json = serde_json::from_str(&line).unwrap();
     let token = std::fs::read_to_string(ready["tokenFile"].as_str().unwrap()).unwrap();
-    let gateway = Gateway {
+    let gateway = GatewayProcess {
         child,
         url: ready["url"].as_str().unwrap().to_owned(),
         token: token.trim().to_owned(),
@@ -174,7 +174,7 @@ async fn litellm() -> Option<Figures> {
     if !program.exists() {
         return None;
     }
-    let seen = Seen::default();
+    let seen = ArrivalTimes::default();
     let server = immediate_server(Arc::clone(&seen)).await;
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("config.yaml");
@@ -200,7 +200,7 @@ async fn litellm() -> Option<Figures> {
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
-    let gateway = Gateway {
+    let gateway = GatewayProcess {
         child,
         url: format!("http://127.0.0.1:{port}/v1"),
         token: "none".into(),
@@ -224,7 +224,7 @@ async fn litellm() -> Option<Figures> {
     Some(gateway.measure().await)
 }
 
-impl Gateway {
+impl GatewayProcess {
     async fn measure(&self) -> Figures {
         self.read("@streams warm-0".into()).await;
         let mut requests = Vec::new();
@@ -291,14 +291,14 @@ fn tokens(text: &str) -> Vec<String> {
     found.map(|token| token.as_str().to_owned()).collect()
 }
 
-fn note(seen: &Seen, bytes: &[u8]) {
+fn note(seen: &ArrivalTimes, bytes: &[u8]) {
     let now = Instant::now();
     for token in tokens(&String::from_utf8_lossy(bytes)) {
         seen.lock().unwrap().entry(token).or_insert(now);
     }
 }
 
-async fn simulator(seen: Seen) -> (Sim, SocketAddr) {
+async fn simulator(seen: ArrivalTimes) -> (Sim, SocketAddr) {
     let every = EVERY.as_millis();
     let chunks: String = (0..CHUNKS)
         .map(|number| format!("{{ text = \"$USER_TEXT {number};\" }}, {{ delay_ms = {every} }},\n"))
@@ -327,7 +327,7 @@ async fn simulator(seen: Seen) -> (Sim, SocketAddr) {
 }
 
 /// Starts an OpenAI-compatible server that answers at once, as the simulator does.
-async fn immediate_server(seen: Seen) -> SocketAddr {
+async fn immediate_server(seen: ArrivalTimes) -> SocketAddr {
     let answer = async move |request: Bytes| {
         note(&seen, &request);
         let text = String::from_utf8_lossy(&request).into_owned();

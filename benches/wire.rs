@@ -46,7 +46,7 @@ fn binary() -> &'static str {
 }
 
 /// One line of the table.
-struct Row {
+struct Comparison {
     what: &'static str,
     ours: Samples,
     theirs: Option<Samples>,
@@ -55,7 +55,7 @@ struct Row {
     aim: Option<f64>,
 }
 
-impl Row {
+impl Comparison {
     fn ratio(&self) -> Option<f64> {
         let theirs = self.theirs.as_ref()?;
         Some(theirs.median() / self.ours.median())
@@ -88,13 +88,13 @@ fn main() {
         let theirs = ("the official client", row.theirs.clone());
         report::record("The wire", row.what, row.unit, &row.ours, &[theirs]);
     }
-    if rows.iter().any(Row::missed) {
+    if rows.iter().any(Comparison::missed) {
         std::process::exit(1);
     }
 }
 
 /// Decodes envelopes and messages from memory: nanoseconds per frame.
-fn decoding() -> Row {
+fn decoding() -> Comparison {
     const FRAMES: usize = 1_000_000;
     let message = AgentServerMessage {
         message: Some(agent_server_message::Message::InteractionUpdate(
@@ -131,7 +131,7 @@ fn decoding() -> Row {
         "frames decoded per second: {:.1} million",
         1e3 / nanoseconds.median()
     );
-    Row {
+    Comparison {
         what: "decoding one frame",
         ours: nanoseconds,
         theirs: None,
@@ -181,7 +181,7 @@ fn scenario(steps: &str) -> tempfile::NamedTempFile {
 }
 
 /// From the socket to the event: microseconds of wall time per text delta.
-fn delta() -> Row {
+fn delta() -> Comparison {
     let file = scenario(&format!(
         "{{ deltas = {{ text = \"tok \", count = {DELTAS} }} }}, {{ usage = {{}} }}, {{ end = true }}"
     ));
@@ -210,7 +210,7 @@ fn delta() -> Row {
         assert_eq!(report["deltas"], DELTAS, "{report}");
         report["wallMs"].as_f64().unwrap() * 1000.0 / f64::from(DELTAS)
     };
-    Row {
+    Comparison {
         what: "one text delta, socket to event",
         ours,
         theirs: Some(Samples::one(theirs)),
@@ -263,13 +263,13 @@ async fn stream(backend: &Backend) -> f64 {
 }
 
 /// From spawn to the run request at the server: milliseconds.
-fn cold_start() -> Row {
+fn cold_start() -> Comparison {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .unwrap();
     let file = scenario("{ text = \"hi\" }, { usage = {} }, { end = true }");
-    let until_request = |spawn: &dyn Fn(&str) -> (Child, Option<Home>)| {
+    let until_request = |spawn: &dyn Fn(&str) -> (Child, Option<BenchHome>)| {
         runtime.block_on(async {
             let sim = Sim::start(Options {
                 scenarios: vec![ScenarioSource::Path(file.path().to_owned())],
@@ -311,7 +311,7 @@ fn cold_start() -> Row {
         let (child, home) = spawn_official("drive.mjs", url, &spec, Stdio::null());
         (child, Some(home))
     };
-    Row {
+    Comparison {
         what: "cold start to run request",
         ours: Samples::of((0..ROUNDS).map(|_| until_request(&ours)).collect()),
         theirs: Some(Samples::of(
@@ -323,7 +323,7 @@ fn cold_start() -> Row {
 }
 
 /// Memory after a run's text was received: megabytes.
-fn memory() -> Row {
+fn memory() -> Comparison {
     let steps = "{ deltas = { text = \"tok \", count = 1000 } }, { text = \"END\" }, \
                  { expect_cancel = true }";
     let file = scenario(steps);
@@ -348,7 +348,7 @@ fn memory() -> Row {
     let simulator = SimulatorProcess::start(file.path());
     let spec = json!({"agent": {}, "sends": [{"text": "go"}]});
     let report = official("drive.mjs", &simulator.url, &spec);
-    Row {
+    Comparison {
         what: "resident memory after 1000 deltas",
         ours: Samples::one(ours),
         theirs: report["rssMb"].as_f64().map(Samples::one),
@@ -377,8 +377,8 @@ fn official(script: &str, url: &str, spec: &Json) -> Json {
     serde_json::from_slice(&output.stdout).expect("a report")
 }
 
-fn spawn_official(script: &str, url: &str, spec: &Json, stdout: Stdio) -> (Child, Home) {
-    let home = Home(tempfile::tempdir().unwrap().keep());
+fn spawn_official(script: &str, url: &str, spec: &Json, stdout: Stdio) -> (Child, BenchHome) {
+    let home = BenchHome(tempfile::tempdir().unwrap().keep());
     let folder = root().join("tests/official");
     let mut child = Command::new(folder.join("node_modules/.bin/node"))
         .arg(folder.join(script))
@@ -404,9 +404,9 @@ fn spawn_official(script: &str, url: &str, spec: &Json, stdout: Stdio) -> (Child
 }
 
 /// A temporary home, removed on drop; the official client may write to it until then.
-struct Home(PathBuf);
+struct BenchHome(PathBuf);
 
-impl Drop for Home {
+impl Drop for BenchHome {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

@@ -273,7 +273,7 @@ fn recovery(lost: &ArbitraryLoss) {
 }
 
 #[derive(Arbitrary, Debug, Clone, Copy, PartialEq)]
-enum MessageSender {
+enum FuzzAuthor {
     User,
     Model,
     /// A tool call of the model.
@@ -284,7 +284,7 @@ enum MessageSender {
 
 #[derive(Arbitrary, Debug)]
 struct ArbitraryMessage {
-    sender: MessageSender,
+    sender: FuzzAuthor,
     words: Word,
     call: Word,
     at: u8,
@@ -304,9 +304,9 @@ fn sending(sent_before: &ArbitrarySend) {
         .map(|item| {
             let (words, call) = (item.words.text(), item.call.text());
             let message = match item.sender {
-                MessageSender::User => Message::user(words),
-                MessageSender::Model => Message::assistant(words),
-                MessageSender::Call => {
+                FuzzAuthor::User => Message::user(words),
+                FuzzAuthor::Model => Message::assistant(words),
+                FuzzAuthor::Call => {
                     let call = AnswerPart::Call(ToolCall {
                         id: call.into(),
                         name: "look".into(),
@@ -314,7 +314,7 @@ fn sending(sent_before: &ArbitrarySend) {
                     });
                     Message::answer(vec![AnswerPart::Text(words.into()), call])
                 }
-                MessageSender::Tool => Message::tool_result(call, "look", words),
+                FuzzAuthor::Tool => Message::tool_result(call, "look", words),
             };
             message.at(item.at)
         })
@@ -343,7 +343,7 @@ fn sending(sent_before: &ArbitrarySend) {
         .iter()
         .filter(|item| !item.words.text().is_empty())
         .map(|item| match item.sender {
-            MessageSender::Tool => format!(
+            FuzzAuthor::Tool => format!(
                 "\nResult:\n{}\n[End recovered tool output",
                 item.words.text()
             ),
@@ -356,7 +356,7 @@ fn sending(sent_before: &ArbitrarySend) {
     // Whether there is no tool result among them.
     let alone = !sent_before.history[latest.max(unseen)..]
         .iter()
-        .any(|item| item.sender == MessageSender::Tool);
+        .any(|item| item.sender == FuzzAuthor::Tool);
     let are_in_order = |mut text: &str| {
         words.iter().all(|words| match text.split_once(words) {
             Some((_, rest)) => {

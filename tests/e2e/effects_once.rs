@@ -54,9 +54,10 @@ pub fn user_messages(simulator: &Simulator) -> Vec<String> {
         .collect()
 }
 
-/// A command that appends its name to `log` and returns it.
+/// A command that appends its name to `log` and then prints it, so that it is in the log when the
+/// output arrives.
 fn command(name: &str, options: &str) -> String {
-    let args = json!({"command": format!("echo {name} | tee -a log"), "workingDirectory": "$WS",
+    let args = json!({"command": format!("echo {name} >> log; echo {name}"), "workingDirectory": "$WS",
         "toolCallId": name, "timeout": 10000});
     let mut step = value(format!("{{ {options} }}"));
     step["exec"] = json!({"shellStreamArgs": args});
@@ -75,7 +76,7 @@ fn runs(name: &str) -> String {
 
 /// Starts a command that runs until it is stopped.
 fn start_endless(name: &str) -> Steps {
-    let args = json!({"command": format!("echo {name} | tee -a log; exec sleep 600"),
+    let args = json!({"command": format!("echo {name} >> log; echo {name}; exec sleep 600"),
         "workingDirectory": "$WS", "toolCallId": name, "timeout": 600_000});
     Steps::new().step(json!({"send": {"execServerMessage": {"id": 77, "shellStreamArgs": args}}}))
 }

@@ -18,7 +18,7 @@ use test_support::simulator::{Simulator, Transport};
 use test_support::wait::until;
 
 /// A command that appends a line to `log` each time it runs.
-const COMMAND: &str = r#"{ exec = { shellStreamArgs = { command = "echo line | tee -a log", workingDirectory = "$WS", toolCallId = "ID", timeout = 10000 } }, expect = { shellStream = { stdout = "line\n" } } }"#;
+const COMMAND: &str = r#"{ exec = { shellStreamArgs = { command = "echo line >> log; echo line", workingDirectory = "$WS", toolCallId = "ID", timeout = 10000 } }, expect = { shellStream = { stdout = "line\n" } } }"#;
 const CONTEXT: &str = "{ exec = { requestContextArgs = {} } }";
 const LATE: &str = "{ checkpoint = \"late\" },";
 /// The client answers this, so it has read everything sent before it.
@@ -52,7 +52,7 @@ fn played(runs: &[String]) -> (String, TurnOutcome, Simulator) {
 #[test]
 fn the_same_request_is_worked_on_once() {
     let command = |line: &str| {
-        json!({"command": format!("echo {line} | tee -a log"), "workingDirectory": "$WS",
+        json!({"command": format!("echo {line} >> log; echo {line}"), "workingDirectory": "$WS",
             "toolCallId": "c", "timeout": 10_000})
     };
     let sent = |line: &str, name: &str| {

@@ -180,7 +180,7 @@ fn text_before_a_card_is_not_repeated_after_a_kill(version: PiVersion) {
 
 /// A command that appends its name to a file in the workspace, with options of the step.
 fn command(name: &str, then: &str, options: &str) -> String {
-    let args = json!({"command": format!("echo {name} | tee -a log{then}"),
+    let args = json!({"command": format!("echo {name} >> log; echo {name}{then}"),
         "workingDirectory": "$WS", "toolCallId": name, "timeout": 600_000});
     let mut step = value(format!("{{ {options} }}"));
     step["exec"] = json!({"shellStreamArgs": args});

@@ -143,9 +143,9 @@ pub fn next(arguments: &Json, answers: &[Option<String>]) -> Result<DialogStep, 
     let mut given: Vec<GivenAnswer> = Vec::new();
     for question in &asked {
         let selected = match selection(question, &mut answers) {
-            Progress::Selected(selected) => selected,
-            Progress::Ask(step) => return Ok(step),
-            Progress::Cancelled => return Ok(cancelled(&given)),
+            DialogProgress::Selected(selected) => selected,
+            DialogProgress::Ask(step) => return Ok(step),
+            DialogProgress::Cancelled => return Ok(cancelled(&given)),
         };
         let id = question.id.clone();
         let id = id.unwrap_or_else(|| (given.len() + 1).to_string());
@@ -162,7 +162,7 @@ pub fn next(arguments: &Json, answers: &[Option<String>]) -> Result<DialogStep, 
 }
 
 /// How far one question is answered.
-enum Progress {
+enum DialogProgress {
     Selected(Vec<Selection>),
     Ask(DialogStep),
     Cancelled,
@@ -173,7 +173,7 @@ enum Progress {
 fn selection<'a>(
     question: &DialogQuestion,
     answers: &mut impl Iterator<Item = &'a Option<String>>,
-) -> Progress {
+) -> DialogProgress {
     let title = || question.title.clone();
     let mut selected: Vec<Selection> = Vec::new();
     while !question.choices.is_empty() {
@@ -185,7 +185,7 @@ fn selection<'a>(
                 options.push(CUSTOM_ANSWER.into());
             }
         } else if options.is_empty() {
-            return Progress::Selected(selected);
+            return DialogProgress::Selected(selected);
         } else {
             options.push(SELECTION_DONE.into());
         }
@@ -194,30 +194,30 @@ fn selection<'a>(
                 0 => title(),
                 count => format!("{} ({count} selected)", question.title),
             };
-            return Progress::Ask(DialogStep::Choose { title, options });
+            return DialogProgress::Ask(DialogStep::Choose { title, options });
         };
         let Some(answer) = answer.as_ref().filter(|answer| options.contains(answer)) else {
-            return Progress::Cancelled;
+            return DialogProgress::Cancelled;
         };
         let Some((label, value)) = question.choices.iter().find(|(shown, _)| shown == answer)
         else {
             if selected.is_empty() {
                 break; // a custom answer
             }
-            return Progress::Selected(selected);
+            return DialogProgress::Selected(selected);
         };
         selected.push(Selection {
             label: label.clone(),
             value: value.clone(),
         });
         if !question.allow_multiple {
-            return Progress::Selected(selected);
+            return DialogProgress::Selected(selected);
         }
     }
     match answers.next() {
-        None => Progress::Ask(DialogStep::Write { title: title() }),
-        Some(None) => Progress::Cancelled,
-        Some(Some(text)) => Progress::Selected(vec![Selection {
+        None => DialogProgress::Ask(DialogStep::Write { title: title() }),
+        Some(None) => DialogProgress::Cancelled,
+        Some(Some(text)) => DialogProgress::Selected(vec![Selection {
             label: text.clone(),
             value: text.clone(),
         }]),

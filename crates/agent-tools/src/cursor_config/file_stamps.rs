@@ -13,14 +13,14 @@ const MAX_BYTES: u64 = 512 * 1024;
 const MOST_BYTES_IN_ALL: u64 = 4 * 1024 * 1024;
 
 /// The metadata that shows a change of a file or folder; `None` if it does not exist.
-type FileStamp = Option<Look>;
+type FileStamp = Option<StampFields>;
 
 /// Times of change, inode and size.
 #[cfg(unix)]
-type Look = (i64, i64, i64, u64, u64);
+type StampFields = (i64, i64, i64, u64, u64);
 /// Times of change and creation, and size.
 #[cfg(windows)]
-type Look = (u64, u64, u64);
+type StampFields = (u64, u64, u64);
 
 /// With more folders than this, a turn does not check all of them.
 const FEW_FOLDERS: usize = 300;
@@ -65,7 +65,7 @@ fn look_at(path: &Path) -> FileStamp {
 }
 
 #[cfg(unix)]
-fn look(metadata: &Metadata) -> Look {
+fn look(metadata: &Metadata) -> StampFields {
     use std::os::unix::fs::MetadataExt as _;
     (
         metadata.mtime(),
@@ -77,7 +77,7 @@ fn look(metadata: &Metadata) -> Look {
 }
 
 #[cfg(windows)]
-fn look(metadata: &Metadata) -> Look {
+fn look(metadata: &Metadata) -> StampFields {
     use std::os::windows::fs::MetadataExt as _;
     (
         metadata.last_write_time(),
