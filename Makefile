@@ -38,7 +38,6 @@ program:
 test: lint $(NODE) $(PI) $(INSPECTOR) $(CLIENTS) $(OPENCODE) $(BROWSER) $(ACP)
 	@command -v tmux >/dev/null || ./.ci/install tmux # to look at pi's screen
 	@command -v chromium >/dev/null || ./.ci/install chromium # the gateway's status page
-	@command -v valgrind >/dev/null || ./.ci/install valgrind # counts instructions
 	@command -v lua5.4 >/dev/null || ./.ci/install lua5.4 # examples/host.lua
 	@lua5.4 -e 'require("cjson")' 2>/dev/null || ./.ci/install lua-cjson
 	./.ci/rust-tests
@@ -77,6 +76,8 @@ bench: $(NODE) $(PI_087) $(LITELLM)
 	  BENCH_REPORT=$(CURDIR)/$(FIGURES) $(CARGO) bench --quiet --bench $$bench || \
 	    echo "make bench: $$bench failed"; \
 	done
+	@command -v valgrind >/dev/null || ./.ci/install valgrind # counts instructions
+	$(CARGO) test --quiet --test e2e instruction_counts -- --ignored --nocapture || echo "make bench: instruction_counts failed"
 	$(CARGO) xtask report-benches $(FIGURES) \
 	  --machine "$$(uname -sm), $$(getconf _NPROCESSORS_ONLN) processors, $$(date +%F)"
 

@@ -50,6 +50,8 @@ fn instructions(history: usize, turns: usize) -> u64 {
     ];
     let host = SidecarProcess::started_by(counted(&log), &env);
     let mut session = RpcSession::on(host, "s");
+    // In the background it would be counted in one process and not in another.
+    (session.host).call("models/list", json!({"refresh": true}));
     session.messages = (0..history).map(message).collect();
     for _ in 0..turns {
         assert_eq!(session.prompt("hello").stop, "stop");
@@ -68,15 +70,17 @@ fn message(number: usize) -> Json {
     }
 }
 
-/// Returns the instructions of one turn after the first, which sends the history.
+/// Returns the instructions of one turn after the first two, which send the history and start what
+/// runs in the background.
 fn of_a_turn(history: usize) -> u64 {
-    const TURNS: u64 = 3;
-    let first = instructions(history, 1);
-    let all = instructions(history, 1 + TURNS as usize);
+    const TURNS: u64 = 6;
+    let first = instructions(history, 2);
+    let all = instructions(history, 2 + TURNS as usize);
     all.saturating_sub(first) / TURNS
 }
 
 #[test]
+#[ignore = "work in the background is counted too; run by make bench"]
 fn a_turn_with_a_long_history_costs_little_more() {
     // It was fifteen times as much when all messages were read, and is two to three times now.
     let (short, long) = (of_a_turn(10), of_a_turn(1_000));
