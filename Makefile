@@ -76,8 +76,6 @@ bench: $(NODE) $(PI_087) $(LITELLM)
 	  BENCH_REPORT=$(CURDIR)/$(FIGURES) $(CARGO) bench --quiet --bench $$bench || \
 	    echo "make bench: $$bench failed"; \
 	done
-	@command -v valgrind >/dev/null || ./.ci/install valgrind # counts instructions
-	$(CARGO) test --quiet --test e2e instruction_counts -- --ignored --nocapture || echo "make bench: instruction_counts failed"
 	$(CARGO) xtask report-benches $(FIGURES) \
 	  --machine "$$(uname -sm), $$(getconf _NPROCESSORS_ONLN) processors, $$(date +%F)"
 

@@ -52,7 +52,6 @@ mod host_tools;
 mod hostile_backend;
 mod http_fallback;
 mod inline_tools;
-mod instruction_counts;
 mod interleavings;
 mod invalid_settings;
 mod keyring;
