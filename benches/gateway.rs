@@ -115,7 +115,7 @@ struct Figures {
 }
 
 /// A gateway, and the tokens that its server has seen.
-struct GatewayProcess {
+struct BenchedGateway {
     child: Child,
     url: String,
     token: String,
@@ -123,7 +123,7 @@ struct GatewayProcess {
     client: reqwest::Client,
 }
 
-impl Drop for GatewayProcess {
+impl Drop for BenchedGateway {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -152,7 +152,7 @@ async fn ours() -> Figures {
     stdout.read_line(&mut line).unwrap();
     let ready: Json = serde_json::from_str(&line).unwrap();
     let token = std::fs::read_to_string(ready["tokenFile"].as_str().unwrap()).unwrap();
-    let gateway = GatewayProcess {
+    let gateway = BenchedGateway {
         child,
         url: ready["url"].as_str().unwrap().to_owned(),
         token: token.trim().to_owned(),
@@ -200,7 +200,7 @@ async fn litellm() -> Option<Figures> {
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
-    let gateway = GatewayProcess {
+    let gateway = BenchedGateway {
         child,
         url: format!("http://127.0.0.1:{port}/v1"),
         token: "none".into(),
@@ -224,7 +224,7 @@ async fn litellm() -> Option<Figures> {
     Some(gateway.measure().await)
 }
 
-impl GatewayProcess {
+impl BenchedGateway {
     async fn measure(&self) -> Figures {
         self.read("@streams warm-0".into()).await;
         let mut requests = Vec::new();
