@@ -169,7 +169,7 @@ impl Machine {
                     break message;
                 }
             };
-            if answer["result"].is_null() || answer["result"]["stopReason"] == "error" {
+            if answer.get("result").is_none() || answer["result"]["stopReason"] == "error" {
                 return Err(format!("{} is answered by {answer}", request["method"]));
             }
         }
@@ -399,6 +399,19 @@ fn no_code_is_indented_instead_of_fenced() {
             found.map(|it| it.as_str())
         );
     }
+}
+
+#[test]
+fn every_method_has_an_example() {
+    let page = std::fs::read_to_string(root().join("docs/rpc.md")).unwrap();
+    let about = SidecarProcess::start(&[]).initialize();
+    let methods = about["result"]["methods"].as_array().unwrap();
+    let has_example = |method: &str| page.contains(&format!(r#""method":"{method}""#));
+    let missing: Vec<&str> = (methods.iter().map(|method| method.as_str().unwrap()))
+        .filter(|method| !has_example(method))
+        .collect();
+    assert_eq!(missing, [""; 0]);
+    assert!(methods.len() > 15, "{methods:?}");
 }
 
 /// A client without settings in the page is missing there.
