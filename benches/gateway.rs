@@ -3,7 +3,7 @@
 //! if `make bench` could install it.
 //!
 //! `cargo bench --bench gateway` prints a table. A request is timed from the client to the server
-//! behind the gateway, a chunk from that server to the client.
+//! after the gateway, a chunk from that server to the client.
 
 #![allow(
     clippy::unwrap_used,

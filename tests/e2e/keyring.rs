@@ -193,7 +193,8 @@ service --method org.freedesktop.Secret.Service.Lock '["/org/freedesktop/secrets
 "$0" usage && exit 4
 kill $daemon
 wait $daemon
-"$0" usage && exit 5
+# On this bus, an installed service would be started again.
+DBUS_SESSION_BUS_ADDRESS="unix:path=$HOME/no-bus" "$0" usage && exit 5
 exit 0
 "#;
     let mut command = Command::new("dbus-run-session");

@@ -73,7 +73,7 @@ fn another_message_in_place_of_the_result_is_no_repeated_request() {
     let after = session.turn();
     assert_ne!(
         after.calls, parked.calls,
-        "the run goes on with the message"
+        "the run continues with the message"
     );
 }
 
