@@ -306,7 +306,7 @@ async fn the_same_headers_as_the_official_client() {
                 .filter(|(name, _)| {
                     !matches!(
                         name.as_str(),
-                        "host" | "connection" | "transfer-encoding" | "content-length" | "accept"
+                        "host" | "connection" | "transfer-encoding" | "content-length"
                     )
                 })
                 .collect()

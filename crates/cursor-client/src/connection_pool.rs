@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::http_clients::HttpClient;
 use super::suspend_aware_timer;
 
 /// Maximum number of streams on one connection. HTTP/2 recommends that servers accept at least
@@ -30,7 +31,7 @@ struct PoolState {
 
 #[derive(Debug)]
 struct PooledConnection {
-    client: reqwest::Client,
+    client: HttpClient,
     open: AtomicUsize,
     /// Whether its connection has accepted a stream.
     works: AtomicBool,
@@ -56,7 +57,7 @@ impl Drop for StreamPermit {
 
 impl StreamPermit {
     /// Returns the HTTP client of the connection.
-    pub(super) fn client(&self) -> &reqwest::Client {
+    pub(super) fn client(&self) -> &HttpClient {
         &self.connection.client
     }
 
@@ -103,7 +104,7 @@ impl ConnectionPool {
     /// Reserves a stream on the first connection with room, or on a new one.
     pub(super) fn permit<E>(
         &self,
-        build: impl FnOnce() -> Result<reqwest::Client, E>,
+        build: impl FnOnce() -> Result<HttpClient, E>,
     ) -> Result<StreamPermit, E> {
         let mut pool = self.lock();
         let room = pool.room;
@@ -148,11 +149,12 @@ impl ConnectionPool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::headers::HttpVersion;
+    use super::super::http_clients::SetupError;
     use super::*;
 
-    fn client() -> Result<reqwest::Client, std::convert::Infallible> {
-        let builder = reqwest::Client::builder().tls_certs_only(std::iter::empty());
-        Ok(builder.build().unwrap())
+    fn client() -> Result<HttpClient, SetupError> {
+        HttpClient::plain(HttpVersion::Http2)
     }
 
     fn permit(connections: &ConnectionPool) -> StreamPermit {

@@ -140,10 +140,16 @@ impl TransportError {
     pub fn is_refusal(&self) -> bool {
         *self == Self::Reset(h2::Reason::REFUSED_STREAM.into())
     }
+
+    /// Returns whether the server has processed nothing of a request that failed before its
+    /// response: its stream was refused, or came after the server had begun to close the connection.
+    pub(crate) fn is_unprocessed(&self) -> bool {
+        self.is_refusal() || *self == Self::GoAway(h2::Reason::NO_ERROR.into())
+    }
 }
 
-/// Converts an error of reqwest by the most specific cause in its chain.
-pub(super) fn from_reqwest(error: &reqwest::Error, host: &str) -> TransportError {
+/// Converts an error of hyper by the most specific cause in its chain.
+pub(super) fn from_hyper(error: &(dyn std::error::Error + 'static), host: &str) -> TransportError {
     if let Some(h2) = find::<h2::Error>(error) {
         return from_h2(h2, host);
     }
@@ -165,13 +171,13 @@ pub(super) fn from_reqwest(error: &reqwest::Error, host: &str) -> TransportError
         };
     }
     let cause = innermost(error);
-    if error.is_connect() {
+    if find::<hyper_util::client::legacy::Error>(error).is_some_and(|error| error.is_connect()) {
         return TransportError::Connect {
             host: host.to_owned(),
             cause,
         };
     }
-    if error.is_timeout() || cause.contains("keep-alive timed out") {
+    if find::<hyper::Error>(error).is_some_and(hyper::Error::is_timeout) {
         return TransportError::KeepAlive;
     }
     TransportError::Lost(cause)

@@ -3,19 +3,30 @@
 //! Building a client reads the system's trust store. On a machine without one, the call fails
 //! instead of the start of the process.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
 use super::connection_pool::{ConnectionPool, StreamPermit};
+use super::connector::Connector;
 use super::endpoint::BaseUrl;
+use super::error::{TransportError, from_hyper};
 use super::headers::HttpVersion;
+use super::tls;
 pub use super::tls::TrustRoots;
 
 /// Interval of pings, which keep middleboxes from dropping the connection and detect dead
 /// peers; without them a lost network would hang.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Below 5 s, because many servers close an idle HTTP/1.1 connection then, and a call sent at
 /// that moment is lost.
 const IDLE_CONNECTION: Duration = Duration::from_secs(4);
@@ -119,40 +130,83 @@ impl Http {
         }
     }
 
-    fn build(&self, route: Route, version: HttpVersion) -> Result<reqwest::Client, SetupError> {
-        let mut builder = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .tcp_nodelay(true)
-            .redirect(reqwest::redirect::Policy::none())
-            .referer(false);
-        // No proxy, because it would see the credentials of an unencrypted call, and its
-        // loopback address is another machine.
-        if route == Route::Plain {
-            builder = builder.no_proxy();
-        }
-        let builder = match route {
+    fn build(&self, route: Route, version: HttpVersion) -> Result<HttpClient, SetupError> {
+        match route {
             // Does not need the trust store, so skip reading it.
-            Route::Plain => builder.tls_certs_only(std::iter::empty()),
-            Route::Tls => match self.trust.config(version)? {
-                Some(config) => builder.tls_backend_preconfigured(config),
-                None => builder,
-            },
-        };
-        let builder = match version {
-            HttpVersion::Http1 => builder.http1_only().pool_idle_timeout(IDLE_CONNECTION),
+            Route::Plain => HttpClient::plain(version),
+            Route::Tls => {
+                let connector = Connector::tls(self.trust.config(version)?);
+                Ok(HttpClient::new(connector, version))
+            }
+        }
+    }
+}
+
+/// A request's body. It cannot fail: a body that ends early resets its stream.
+pub(super) type RequestBody = UnsyncBoxBody<Bytes, Infallible>;
+
+/// Sends requests over connections that are kept open. Adds no headers but those that HTTP needs
+/// (`host`, lengths), so that a call has exactly the headers of the official client.
+#[derive(Debug, Clone)]
+pub(super) struct HttpClient(Client<Connector, RequestBody>);
+
+impl HttpClient {
+    /// Returns a client for unencrypted connections.
+    pub(super) fn plain(version: HttpVersion) -> Result<Self, SetupError> {
+        let connector = Connector::plain(tls::trust_nothing()?);
+        Ok(Self::new(connector, version))
+    }
+
+    fn new(connector: Connector, version: HttpVersion) -> Self {
+        let mut builder = Client::builder(TokioExecutor::new());
+        builder.timer(TokioTimer::new());
+        builder.pool_timer(TokioTimer::new());
+        match version {
+            HttpVersion::Http1 => builder.pool_idle_timeout(IDLE_CONNECTION),
             HttpVersion::Http2 => builder
-                .http2_prior_knowledge()
+                .http2_only(true)
                 .http2_keep_alive_interval(KEEP_ALIVE)
                 .http2_keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
                 .http2_initial_stream_window_size(STREAM_WINDOW)
                 .http2_initial_connection_window_size(CONNECTION_WINDOW),
         };
-        builder.build().map_err(|error| {
-            let mut cause: &dyn std::error::Error = &error;
-            while let Some(inner) = cause.source() {
-                cause = inner;
-            }
-            SetupError::Tls(cause.to_string())
-        })
+        Self(builder.build(connector))
     }
+
+    /// Sends a request and returns the response, whose body is still to be read.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        base: &BaseUrl,
+        path: &str,
+        headers: HeaderMap,
+        body: RequestBody,
+    ) -> Result<Response<Incoming>, TransportError> {
+        let host = base.authority();
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        *request.uri_mut() = match base.join(path).parse() {
+            Ok(uri) => uri,
+            Err(error) => {
+                return Err(TransportError::Connect {
+                    host,
+                    cause: format!("invalid URL: {error}"),
+                });
+            }
+        };
+        *request.headers_mut() = headers;
+        let response = self.0.request(request).await;
+        response.map_err(|error| from_hyper(&error, &host))
+    }
+}
+
+/// Returns the next piece of a response's body, or `None` at its end. Cancel safe (`select!`).
+pub(super) async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> {
+    while let Some(frame) = body.frame().await {
+        // Other frames are trailers, which Connect does not use.
+        if let Ok(piece) = frame?.into_data() {
+            return Ok(Some(piece));
+        }
+    }
+    Ok(None)
 }

@@ -9,6 +9,7 @@ mod bidi_append;
 pub mod checksum;
 pub mod connect_error;
 mod connection_pool;
+mod connector;
 pub mod endpoint;
 pub mod error;
 pub mod failure;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::body::Incoming as ResponseBody;
 use prost::Message as _;
 use secrecy::SecretString;
 use tokio::sync::mpsc;
@@ -24,9 +25,9 @@ use super::bidi_append::Appender;
 use super::connect_error::{EndStream, Metadata};
 use super::connection_pool::StreamPermit;
 use super::endpoint::BaseUrl;
-use super::error::{TransportError, WireError, from_reqwest};
+use super::error::{TransportError, WireError, from_hyper};
 use super::headers::{BlobKey, HttpVersion, Identity, RequestIds};
-use super::http_clients::{Http, SetupError};
+use super::http_clients::{Http, SetupError, next_piece};
 use super::unary::CallError;
 use cursor_proto::agent::v1::{AgentClientMessage, AgentServerMessage};
 use cursor_proto::aiserver::v1::BidiRequestId;
@@ -109,7 +110,7 @@ type Head = Pin<Box<dyn Future<Output = Result<OpenedStream, WireError>> + Send>
 enum StreamState {
     Opening(Head),
     Reading {
-        response: Box<reqwest::Response>,
+        body: ResponseBody,
         /// Held until the stream ends.
         _permit: StreamPermit,
         decoder: Decoder,
@@ -306,7 +307,7 @@ impl Incoming {
                     let encoding =
                         Encoding::from_header(announced).map_err(TransportError::from)?;
                     self.state = StreamState::Reading {
-                        response: Box::new(response),
+                        body: response.into_body(),
                         _permit: permit,
                         decoder: Decoder::default(),
                         encoding,
@@ -314,7 +315,7 @@ impl Incoming {
                     return Ok(Received::Accepted);
                 }
                 StreamState::Reading {
-                    response,
+                    body,
                     decoder,
                     encoding,
                     ..
@@ -334,7 +335,7 @@ impl Incoming {
                         // Received data comes first, because a run that ended successfully
                         // accepts no more messages either.
                         biased;
-                        piece = response.chunk() => piece.map_err(|e| lost(&e, &self.host)),
+                        piece = next_piece(body) => piece.map_err(|e| lost(&e, &self.host)),
                         failure = append_failure(&mut self.appender) => {
                             self.unsent = Some((failure, Instant::now() + READ_AFTER_FAILURE));
                             continue;
@@ -405,8 +406,8 @@ fn end(payload: &[u8]) -> Result<Received, WireError> {
 
 /// Converts an error after the response headers. HTTP/2 has worked by then, so a protocol error
 /// means a lost connection.
-fn lost(error: &reqwest::Error, host: &str) -> TransportError {
-    match from_reqwest(error, host) {
+fn lost(error: &hyper::Error, host: &str) -> TransportError {
+    match from_hyper(error, host) {
         TransportError::NoHttp2 { cause, .. } => TransportError::Lost(cause),
         other => other,
     }

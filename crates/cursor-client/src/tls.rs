@@ -12,7 +12,8 @@ use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::ParsedCertificate;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme, WantsVerifier,
 };
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
@@ -33,19 +34,15 @@ pub struct TrustRoots {
 }
 
 impl TrustRoots {
-    /// Returns a TLS configuration that trusts the user's files; `None` if there are none. Reports
-    /// an invalid file here instead of at the first handshake.
-    pub(super) fn config(&self, version: HttpVersion) -> Result<Option<ClientConfig>, SetupError> {
+    /// Returns a TLS configuration that trusts the system's certificates and the user's files.
+    /// Reports an invalid file here instead of at the first handshake.
+    pub(super) fn config(&self, version: HttpVersion) -> Result<ClientConfig, SetupError> {
         let read = |setting, path: &Option<PathBuf>| match path {
             Some(path) => read_pem(setting, path),
             None => Ok(Vec::new()),
         };
         let bundle = read("SSL_CERT_FILE", &self.bundle)?;
         let extra = read("NODE_EXTRA_CA_CERTS", &self.extra)?;
-        if bundle.is_empty() && extra.is_empty() {
-            return Ok(None);
-        }
-        let failed = |error: Error| SetupError::Tls(error.to_string());
         let provider = Arc::new(aws_lc_rs::default_provider());
         let system = rustls_platform_verifier::Verifier::new_with_extra_roots(
             extra.iter().cloned(),
@@ -53,9 +50,7 @@ impl TrustRoots {
         );
         let named = bundle.into_iter().chain(extra).collect();
         let verifier = Verifier::new(system.map_err(failed)?, named, &provider);
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(failed)?
+        let mut config = builder(provider)?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
@@ -63,8 +58,27 @@ impl TrustRoots {
             HttpVersion::Http1 => vec![b"http/1.1".to_vec()],
             HttpVersion::Http2 => vec![b"h2".to_vec()],
         };
-        Ok(Some(config))
+        Ok(config)
     }
+}
+
+/// Returns a TLS configuration that accepts no server, for clients that do not use TLS.
+pub(super) fn trust_nothing() -> Result<ClientConfig, SetupError> {
+    Ok(builder(Arc::new(aws_lc_rs::default_provider()))?
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth())
+}
+
+fn builder(
+    provider: Arc<CryptoProvider>,
+) -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, SetupError> {
+    ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(failed)
+}
+
+fn failed(error: Error) -> SetupError {
+    SetupError::Tls(error.to_string())
 }
 
 fn read_pem(

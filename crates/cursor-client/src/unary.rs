@@ -5,19 +5,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
+use http_body_util::{BodyExt as _, Full};
 use prost::Message;
 use serde_json::Value as Json;
 
 use super::connect_error::RemoteError;
 use super::endpoint::BaseUrl;
-use super::error::{TransportError, WireError, from_reqwest};
+use super::error::{TransportError, WireError, from_hyper};
 use super::headers::HttpVersion;
-use super::http_clients::{Http, SetupError};
+use super::http_clients::{Http, SetupError, next_piece};
 use super::suspend_aware_timer;
 use cursor_proto::envelope;
 
 /// Maximum size of a response; reading a larger one is an error.
 const MAX_ANSWER: usize = 64 * 1024 * 1024;
+/// How many more times a request is sent that the server has not processed.
+const RESENDS: usize = 2;
 
 /// Why a unary call failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -131,19 +134,25 @@ impl Http {
             .entry(ACCEPT_ENCODING)
             .or_insert(HeaderValue::from_static("identity"));
         let answer = async {
-            let mut response = permit
-                .client()
-                .request(method, call.base.join(call.path))
-                .headers(call.headers)
-                .body(body)
-                .send()
-                .await
-                .map_err(|error| from_reqwest(&error, &host))?;
+            let mut resends = RESENDS;
+            let response = loop {
+                let body = Full::new(body.clone()).boxed_unsync();
+                let headers = call.headers.clone();
+                let sending =
+                    permit
+                        .client()
+                        .send(method.clone(), call.base, call.path, headers, body);
+                match sending.await {
+                    Err(error) if error.is_unprocessed() && resends > 0 => resends -= 1,
+                    sent => break sent?,
+                }
+            };
+            let status = response.status().as_u16();
+            let mut body = response.into_body();
             let mut answer = Vec::new();
-            while let Some(piece) = response
-                .chunk()
+            while let Some(piece) = next_piece(&mut body)
                 .await
-                .map_err(|error| from_reqwest(&error, &host))?
+                .map_err(|error| from_hyper(&error, &host))?
             {
                 if answer.len() + piece.len() > limit {
                     return Err(CallError::from(TransportError::Envelope(
@@ -155,7 +164,7 @@ impl Http {
                 }
                 answer.extend_from_slice(&piece);
             }
-            Ok((response.status().as_u16(), Bytes::from(answer)))
+            Ok((status, Bytes::from(answer)))
         };
         // Without the query, because it may contain secrets.
         let path = call.path.split('?').next().unwrap_or_default();

@@ -1,5 +1,7 @@
 //! A host such as pi: keeps its transcript, takes turns, executes its own tools.
 
+use std::path::Path;
+
 use serde_json::{Value as Json, json};
 
 use crate::sidecar::SidecarProcess;
@@ -45,11 +47,13 @@ pub fn tool(name: &str) -> Json {
 
 impl RpcSession {
     pub fn new(simulator: &Simulator, session: &str, env: &[(&str, &str)]) -> Self {
-        let mut all = vec![
-            ("CURSOR_BACKEND_URL", simulator.url.as_str()),
-            ("CURSOR_API_KEY", "crsr_test"),
-        ];
-        let ca = simulator.ca.as_ref().map(|ca| ca.display().to_string());
+        Self::at(&simulator.url, simulator.ca.as_deref(), session, env)
+    }
+
+    /// With the URL and the CA file of a server.
+    pub fn at(url: &str, ca: Option<&Path>, session: &str, env: &[(&str, &str)]) -> Self {
+        let mut all = vec![("CURSOR_BACKEND_URL", url), ("CURSOR_API_KEY", "crsr_test")];
+        let ca = ca.map(|ca| ca.display().to_string());
         if let Some(ca) = &ca {
             all.push(("NODE_EXTRA_CA_CERTS", ca));
         }

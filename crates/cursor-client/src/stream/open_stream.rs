@@ -1,6 +1,7 @@
 //! Opens a run's stream: reserves a stream on a connection, sends the request and checks the
 //! response headers.
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -8,14 +9,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap};
+use http::{Method, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body, Frame, Incoming};
 use tokio::sync::mpsc;
 
 use super::super::connect_error::{Metadata, RemoteError};
 use super::super::connection_pool::StreamPermit;
 use super::super::endpoint::BaseUrl;
-use super::super::error::{TransportError, WireError, from_reqwest};
+use super::super::error::{TransportError, WireError};
 use super::super::headers::HttpVersion;
-use super::super::http_clients::Http;
+use super::super::http_clients::{Http, RequestBody, next_piece};
 use cursor_proto::connect_code::Code;
 
 /// Maximum size of an HTTP error's body, and how long reading it may take.
@@ -33,7 +37,7 @@ pub(super) struct RunCall {
 
 /// A stream the server accepted, and its permit.
 pub(super) struct OpenedStream {
-    pub(super) response: reqwest::Response,
+    pub(super) response: Response<Incoming>,
     pub(super) permit: StreamPermit,
 }
 
@@ -45,9 +49,8 @@ impl RunCall {
         body: Bytes,
     ) -> Result<OpenedStream, WireError> {
         let host = self.base.authority();
-        let request = self.request(&permit, body.into());
-        let response = request.send().await;
-        let response = response.map_err(|error| from_reqwest(&error, &host))?;
+        let body = Full::new(body).boxed_unsync();
+        let response = self.send(&permit, body).await?;
         let response = check_response(response, host).await?;
         Ok(OpenedStream { response, permit })
     }
@@ -62,8 +65,8 @@ impl RunCall {
         let host = self.base.authority();
         loop {
             let shared = SharedMessages::new(messages);
-            let body = reqwest::Body::wrap_stream(MessageBody::of(&shared));
-            let mut sending = Box::pin(self.request(&permit, body).send());
+            let body = MessageBody::of(&shared).boxed_unsync();
+            let mut sending = Box::pin(self.send(&permit, body));
             let response = tokio::select! {
                 response = &mut sending => response,
                 () = permit.overdue() => match shared.take() {
@@ -80,7 +83,7 @@ impl RunCall {
                     None => sending.await,
                 },
             };
-            let response = match response.map_err(|error| from_reqwest(&error, &host)) {
+            let response = match response {
                 Ok(response) => response,
                 Err(refused) if refused.is_refusal() => {
                     self.http.full(&self.base, self.version, permit);
@@ -94,9 +97,15 @@ impl RunCall {
         }
     }
 
-    fn request(&self, permit: &StreamPermit, body: reqwest::Body) -> reqwest::RequestBuilder {
-        let request = permit.client().post(self.base.join(self.path));
-        request.headers(self.headers.clone()).body(body)
+    /// Sends the request. Its future borrows nothing, because the permit may be replaced.
+    fn send(
+        &self,
+        permit: &StreamPermit,
+        body: RequestBody,
+    ) -> impl Future<Output = Result<Response<Incoming>, TransportError>> + use<> {
+        let client = permit.client().clone();
+        let (base, path, headers) = (self.base.clone(), self.path, self.headers.clone());
+        async move { client.send(Method::POST, &base, path, headers, body).await }
     }
 }
 
@@ -129,10 +138,14 @@ impl MessageBody {
     }
 }
 
-impl futures_util::Stream for MessageBody {
-    type Item = Result<Bytes, std::convert::Infallible>;
+impl Body for MessageBody {
+    type Data = Bytes;
+    type Error = Infallible;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         if let Self::NotPolled(shared) = &*self {
             *self = match shared.take() {
                 Some(messages) => Self::Sending(messages),
@@ -140,7 +153,10 @@ impl futures_util::Stream for MessageBody {
             };
         }
         match &mut *self {
-            Self::Sending(messages) => messages.poll_recv(cx).map(|message| message.map(Ok)),
+            Self::Sending(messages) => {
+                let message = messages.poll_recv(cx);
+                message.map(|message| message.map(|message| Ok(Frame::data(message))))
+            }
             Self::NotPolled(_) | Self::Withdrawn => Poll::Ready(None),
         }
     }
@@ -148,9 +164,9 @@ impl futures_util::Stream for MessageBody {
 
 /// Returns the response if its status and headers are those of a Connect stream.
 async fn check_response(
-    response: reqwest::Response,
+    response: Response<Incoming>,
     host: String,
-) -> Result<reqwest::Response, WireError> {
+) -> Result<Response<Incoming>, WireError> {
     let status = response.status().as_u16();
     if status == 464 {
         // A load balancer's status for a target group that does not support HTTP/2.
@@ -161,7 +177,7 @@ async fn check_response(
         .into());
     }
     if status != 200 {
-        let body = tokio::time::timeout(ERROR_BODY_WAIT, error_body(response))
+        let body = tokio::time::timeout(ERROR_BODY_WAIT, error_body(response.into_body()))
             .await
             .unwrap_or_default();
         return Err(RemoteError::from_response(status, &body).into());
@@ -180,15 +196,15 @@ async fn check_response(
     Ok(response)
 }
 
-async fn error_body(mut response: reqwest::Response) -> Vec<u8> {
-    let mut body = Vec::new();
-    while let Ok(Some(piece)) = response.chunk().await {
-        body.extend_from_slice(&piece);
-        if body.len() >= ERROR_BODY {
+async fn error_body(mut body: Incoming) -> Vec<u8> {
+    let mut text = Vec::new();
+    while let Ok(Some(piece)) = next_piece(&mut body).await {
+        text.extend_from_slice(&piece);
+        if text.len() >= ERROR_BODY {
             break;
         }
     }
-    body
+    text
 }
 
 /// Returns the error in the headers of a response without a body, as gRPC gateways send it.
