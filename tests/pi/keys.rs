@@ -8,6 +8,7 @@ use test_support::simulator::fingerprint;
 crate::on_every_pi!(
     the_nearest_key_wins,
     a_stored_key_brings_its_models_to_the_next_start,
+    a_stored_key_lists_its_models_at_the_first_start,
     a_given_key_lists_its_models_at_once,
 );
 
@@ -70,6 +71,21 @@ fn a_given_key_lists_its_models_at_once(version: PiVersion) {
     assert_eq!(rows, ["brand-new", "composer-2.5", "ctx@1m"]);
     let recording = pi_env.simulator.recorded();
     assert_eq!(recording.bearers("/v1/models"), [fingerprint("crsr_given")]);
+}
+
+fn a_stored_key_lists_its_models_at_the_first_start(version: PiVersion) {
+    let scenario = ECHO.replacen("[[run]]", &format!("{MODELS}[[run]]"), 1);
+    let pi_env = PiEnv::playing(version, &scenario).without_key();
+    store(&pi_env, "crsr_stored");
+    assert_eq!(
+        listed(&pi_env, &[]),
+        ["brand-new", "composer-2.5", "ctx@1m"]
+    );
+    let recording = pi_env.simulator.recorded();
+    assert_eq!(
+        recording.bearers("/v1/models"),
+        [fingerprint("crsr_stored")]
+    );
 }
 
 /// pi passes a stored key only to turns and, in newer versions, after our models are registered.
