@@ -47,6 +47,7 @@ mod gateway_requests;
 mod gateway_responses;
 mod gateway_sessions;
 mod gateway_tools;
+mod gateway_types;
 mod hooks;
 mod host_tools;
 mod hostile_backend;
