@@ -38,6 +38,7 @@ mod gateway_access;
 mod gateway_bounds;
 mod gateway_chat_options;
 mod gateway_clients;
+mod gateway_floods;
 mod gateway_interrupted;
 mod gateway_messages;
 mod gateway_openai_client;
