@@ -7,16 +7,21 @@ use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::Responder;
 use agent_client_protocol::v1::schema::{
     AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal, AuthenticateRequest,
-    AuthenticateResponse, CancelNotification, ClientCapabilities, Implementation,
+    AuthenticateResponse, CancelNotification, ClientCapabilities, CloseSessionRequest,
+    CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse, Implementation,
     InitializeRequest, InitializeResponse, ListSessionsRequest, ListSessionsResponse,
     LoadSessionRequest, LoadSessionResponse, McpCapabilities, NewSessionRequest,
-    NewSessionResponse, PromptCapabilities, PromptRequest, PromptResponse, SessionCapabilities,
-    SessionId, SessionInfo, SessionListCapabilities, SetSessionConfigOptionRequest,
-    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
+    NewSessionResponse, PromptCapabilities, PromptRequest, PromptResponse, ResumeSessionRequest,
+    ResumeSessionResponse, SessionCapabilities, SessionCloseCapabilities,
+    SessionDeleteCapabilities, SessionId, SessionInfo, SessionListCapabilities,
+    SessionResumeCapabilities, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
+    SetSessionModeRequest, SetSessionModeResponse,
 };
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+use super::prompt_turn::engine_session;
 use super::session_task::{EditorCommand, EditorSession, OpenRequest};
 use super::{AcpError, AcpState, Connection};
 use foundation::presentable;
@@ -38,7 +43,14 @@ pub(super) enum ClientMessage {
         Responder<LoadSessionResponse>,
         Connection,
     ),
+    ResumeSession(
+        ResumeSessionRequest,
+        Responder<ResumeSessionResponse>,
+        Connection,
+    ),
     ListSessions(ListSessionsRequest, Responder<ListSessionsResponse>),
+    CloseSession(CloseSessionRequest, Responder<CloseSessionResponse>),
+    DeleteSession(DeleteSessionRequest, Responder<DeleteSessionResponse>),
     Prompt(PromptRequest, Responder<PromptResponse>),
     SetMode(SetSessionModeRequest, Responder<SetSessionModeResponse>),
     SetOption(
@@ -52,7 +64,22 @@ pub(super) enum ClientMessage {
 pub(super) struct AgentTask {
     state: Arc<AcpState>,
     capabilities: ClientCapabilities,
-    sessions: HashMap<SessionId, mpsc::Sender<EditorCommand>>,
+    sessions: HashMap<SessionId, OpenSession>,
+}
+
+/// The task of a session.
+struct OpenSession {
+    commands: mpsc::Sender<EditorCommand>,
+    task: JoinHandle<()>,
+}
+
+impl OpenSession {
+    /// Cancels the prompt under way, and waits until it is answered and stored.
+    async fn close(self) {
+        drop(self.commands);
+        // If it panicked, it has ended too.
+        let _ = self.task.await;
+    }
 }
 
 impl AgentTask {
@@ -102,6 +129,38 @@ impl AgentTask {
                 self.open(OpenRequest::Load(request, responder), connection)
                     .await
             }
+            ClientMessage::ResumeSession(request, responder, connection) => {
+                if let Err(error) = self.check_login() {
+                    return responder.respond_with_error(error);
+                }
+                self.open(OpenRequest::Resume(request, responder), connection)
+                    .await
+            }
+            ClientMessage::CloseSession(request, responder) => {
+                let id = request.session_id;
+                let Some(session) = self.sessions.remove(&id) else {
+                    return responder.respond_with_error(unknown_session(&id));
+                };
+                let sessions = Arc::clone(&self.state.sessions);
+                tokio::spawn(async move {
+                    session.close().await;
+                    sessions.close(&engine_session(&id));
+                    responder.respond(CloseSessionResponse::new())
+                });
+                Ok(())
+            }
+            ClientMessage::DeleteSession(request, responder) => {
+                let id = request.session_id;
+                let open = self.sessions.remove(&id);
+                let state = Arc::clone(&self.state);
+                tokio::spawn(async move {
+                    if let Some(session) = open {
+                        session.close().await;
+                    }
+                    responder.respond_with_result(delete(&state, &id).await)
+                });
+                Ok(())
+            }
             ClientMessage::ListSessions(request, responder) => {
                 let store = self.state.history.clone();
                 tokio::task::spawn_blocking(move || {
@@ -148,20 +207,21 @@ impl AgentTask {
         }
     }
 
-    /// Starts the task of a session. One that is open already is replaced, because the client has
-    /// asked for it again.
+    /// Starts the task of a session. One that is open already is closed first, because the client
+    /// has asked for it again.
     async fn open(&mut self, request: OpenRequest, connection: Connection) -> Result<(), AcpError> {
         let (commands, inbox) = mpsc::channel(MAX_COMMANDS);
         let id = request.session_id().clone();
         let capabilities = self.capabilities.clone();
-        tokio::spawn(EditorSession::open(
-            Arc::clone(&self.state),
-            request,
-            connection,
-            capabilities,
-            inbox,
-        ));
-        self.sessions.insert(id, commands);
+        let state = Arc::clone(&self.state);
+        let last = self.sessions.remove(&id);
+        let task = tokio::spawn(async move {
+            if let Some(last) = last {
+                last.close().await;
+            }
+            EditorSession::open(state, request, connection, capabilities, inbox).await;
+        });
+        self.sessions.insert(id, OpenSession { commands, task });
         Ok(())
     }
 
@@ -181,7 +241,11 @@ impl AgentTask {
                 AgentCapabilities::new()
                     .load_session(true)
                     .session_capabilities(
-                        SessionCapabilities::new().list(SessionListCapabilities::new()),
+                        SessionCapabilities::new()
+                            .list(SessionListCapabilities::new())
+                            .resume(SessionResumeCapabilities::new())
+                            .close(SessionCloseCapabilities::new())
+                            .delete(SessionDeleteCapabilities::new()),
                     )
                     .prompt_capabilities(
                         PromptCapabilities::new().image(true).embedded_context(true),
@@ -210,6 +274,22 @@ pub(super) fn login_needed(reason: &str) -> AcpError {
     AcpError::new(code, presentable(reason))
 }
 
+/// Deletes what is stored of a session. A session that does not exist is none to delete.
+async fn delete(state: &Arc<AcpState>, id: &SessionId) -> Result<DeleteSessionResponse, AcpError> {
+    let store = state.history.clone();
+    let name = id.0.to_string();
+    let deleted = tokio::task::spawn_blocking(move || store.delete(&name)).await;
+    let was_stored = deleted
+        .map_err(|error| AcpError::new(-32603, error.to_string()))?
+        .map_err(|error| AcpError::new(-32603, presentable(&error.to_string())))?;
+    if was_stored {
+        let session = engine_session(id);
+        state.sessions.invalidate(&session).await;
+        state.sessions.close(&session);
+    }
+    Ok(DeleteSessionResponse::new())
+}
+
 fn unknown_session(id: &SessionId) -> AcpError {
     AcpError::new(
         -32602,
@@ -217,11 +297,8 @@ fn unknown_session(id: &SessionId) -> AcpError {
     )
 }
 
-async fn send(
-    session: &mpsc::Sender<EditorCommand>,
-    command: EditorCommand,
-) -> Result<(), AcpError> {
+async fn send(session: &OpenSession, command: EditorCommand) -> Result<(), AcpError> {
     // A dropped command answers its request with an error.
-    let _ = session.send(command).await;
+    let _ = session.commands.send(command).await;
     Ok(())
 }

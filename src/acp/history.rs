@@ -28,6 +28,9 @@ pub(super) struct SessionRecord {
     /// The chosen model.
     #[serde(default)]
     pub(super) model: Option<String>,
+    /// The chosen thinking level.
+    #[serde(default)]
+    pub(super) level: Option<String>,
     #[serde(default)]
     pub(super) mode: SessionModeChoice,
     pub(super) items: Vec<HistoryItem>,
@@ -78,6 +81,7 @@ impl SessionRecord {
             version: VERSION,
             cwd,
             model: None,
+            level: None,
             mode: SessionModeChoice::default(),
             items: Vec::new(),
         }
@@ -232,6 +236,18 @@ impl HistoryStore {
                 })
         });
         records.take(MAX_LISTED).collect()
+    }
+
+    /// Deletes a session, and returns whether it was stored.
+    pub(super) fn delete(&self, id: &str) -> std::io::Result<bool> {
+        let Some(file) = self.file(id) else {
+            return Ok(false);
+        };
+        match std::fs::remove_file(file) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Stores a session. A failure is logged, because the session itself can continue.

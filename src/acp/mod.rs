@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_client_protocol::v1::schema::{
-    AuthenticateRequest, CancelNotification, InitializeRequest, ListSessionsRequest,
-    LoadSessionRequest, NewSessionRequest, PromptRequest, SetSessionConfigOptionRequest,
-    SetSessionModeRequest,
+    AuthenticateRequest, CancelNotification, CloseSessionRequest, DeleteSessionRequest,
+    InitializeRequest, ListSessionsRequest, LoadSessionRequest, NewSessionRequest, PromptRequest,
+    ResumeSessionRequest, SetSessionConfigOptionRequest, SetSessionModeRequest,
 };
 use agent_client_protocol::{Agent, Client, on_receive_notification, on_receive_request};
 use tokio::sync::mpsc;
@@ -151,7 +151,19 @@ async fn connect(messages: mpsc::Sender<ClientMessage>) -> Result<(), AcpServeEr
             on_receive_request!(),
         )
         .on_receive_request(
+            request!(ResumeSessionRequest, ResumeSession, connection),
+            on_receive_request!(),
+        )
+        .on_receive_request(
             request!(ListSessionsRequest, ListSessions),
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            request!(CloseSessionRequest, CloseSession),
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            request!(DeleteSessionRequest, DeleteSession),
             on_receive_request!(),
         )
         .on_receive_request(request!(PromptRequest, Prompt), on_receive_request!())

@@ -22,7 +22,7 @@ use super::tool_call_display::{ToolCallView, plan};
 use super::{AcpError, AcpState, Connection};
 use crate::last_error;
 use crate::model_resolver::{ModelRequest, ResolvedModel, catalog_client};
-use agent::catalog::SpeedPreferences;
+use agent::catalog::{SpeedPreferences, ThinkingLevel};
 use agent::run::{Backend, Mode};
 use agent::session_manager::{AnswerSummary, SessionSelector};
 use agent::turn::{
@@ -78,10 +78,17 @@ struct TurnAnswer {
     calls: Vec<StoredCall>,
 }
 
-/// Runs a prompt to its end with a model and a mode. The history then contains everything that was said.
+/// What was chosen when a prompt began.
+pub(super) struct PromptChoices {
+    pub(super) model: String,
+    pub(super) level: Option<ThinkingLevel>,
+    pub(super) mode: SessionModeChoice,
+}
+
+/// Runs a prompt to its end. The history then contains everything that was said.
 pub(super) async fn run(
     context: &SessionContext,
-    choices: (&str, SessionModeChoice),
+    choices: &PromptChoices,
     record: &mut SessionRecord,
     permissions: &mut RememberedPermissions,
     content: Vec<StoredContent>,
@@ -90,8 +97,7 @@ pub(super) async fn run(
     record.items.push(HistoryItem::User { content });
     let mut prompt = RunningPrompt {
         context,
-        model: choices.0,
-        mode: choices.1,
+        choices,
         permissions,
         permitted: Vec::new(),
         cancel,
@@ -103,8 +109,7 @@ pub(super) async fn run(
 
 struct RunningPrompt<'a> {
     context: &'a SessionContext,
-    model: &'a str,
-    mode: SessionModeChoice,
+    choices: &'a PromptChoices,
     permissions: &'a mut RememberedPermissions,
     permitted: Vec<PermittedCall>,
     cancel: CancellationToken,
@@ -117,7 +122,8 @@ impl RunningPrompt<'_> {
         let (key, backend) = backend.map_err(|error| login_needed(&error.to_string()))?;
         let client = catalog_client(&backend, key.clone());
         let model = ModelRequest {
-            id: self.model,
+            id: &self.choices.model,
+            level: self.choices.level,
             ..ModelRequest::default()
         };
         let speed = SpeedPreferences::default();
@@ -199,7 +205,7 @@ impl RunningPrompt<'_> {
             asked,
             model: resolved.model.clone(),
             limits: resolved.limits,
-            mode: Some(match self.mode {
+            mode: Some(match self.choices.mode {
                 SessionModeChoice::Agent => Mode::Agent,
                 SessionModeChoice::Plan => Mode::Plan,
             }),
@@ -399,7 +405,7 @@ impl RunningPrompt<'_> {
 }
 
 /// Returns the engine's name of a session.
-fn engine_session(id: &SessionId) -> String {
+pub(super) fn engine_session(id: &SessionId) -> String {
     format!("acp/{}", id.0)
 }
 

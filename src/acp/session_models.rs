@@ -1,16 +1,21 @@
 //! The models and modes a client can choose for a session.
 
 use agent_client_protocol::v1::schema::{
-    SessionConfigOption, SessionConfigOptionCategory, SessionConfigSelectOption, SessionMode,
-    SessionModeState,
+    SessionConfigKind, SessionConfigOption, SessionConfigOptionCategory, SessionConfigSelectOption,
+    SessionConfigSelectOptions, SessionMode, SessionModeState,
 };
 
 use super::AcpState;
+use super::session_task::SessionChoices;
 use crate::model_resolver::catalog_client;
-use agent::catalog::LevelRange;
+use agent::catalog::{HostModel, LevelRange, ThinkingLevel};
 
 /// The id of the option that selects the model.
-pub(super) const MODEL: &str = "model";
+const MODEL: &str = "model";
+/// The id of the option that selects how much the model thinks.
+const THINKING: &str = "thinking";
+/// The value with which Cursor chooses how much a model thinks.
+const MODELS_OWN: &str = "default";
 /// The model with which Cursor chooses one itself.
 const AUTOMATIC: &str = "default";
 /// Thinking levels a model id may end with.
@@ -58,6 +63,8 @@ impl SessionModeChoice {
 pub(super) struct SelectableModel {
     pub(super) id: String,
     name: String,
+    /// How much it can think; empty if that cannot be chosen.
+    levels: Vec<ThinkingLevel>,
 }
 
 /// Returns the models of the account; none if they are not known.
@@ -71,8 +78,15 @@ pub(super) async fn load(state: &AcpState) -> Vec<SelectableModel> {
     let choices = models.iter().map(|model| SelectableModel {
         id: model.id.clone(),
         name: model.name.clone(),
+        levels: supported_levels(model),
     });
     choices.collect()
+}
+
+fn supported_levels(model: &HostModel) -> Vec<ThinkingLevel> {
+    let levels = model.levels.iter().flatten();
+    let levels = levels.filter_map(|(level, value)| value.is_some().then_some(*level));
+    levels.collect()
 }
 
 /// Returns the model of a session that has not chosen one: Cursor's own choice if the account has
@@ -83,24 +97,88 @@ pub(super) fn default_model(models: &[SelectableModel]) -> &str {
     model.map_or(AUTOMATIC, |model| &model.id)
 }
 
+/// Returns the thinking level to request of a model; `None` for its own.
+pub(super) fn level(models: &[SelectableModel], choices: &SessionChoices) -> Option<ThinkingLevel> {
+    let id = choices.model.as_deref();
+    let id = id.unwrap_or_else(|| default_model(models));
+    let model = models.iter().find(|model| model.id == id)?;
+    let level = ThinkingLevel::parse(choices.level.as_deref()?)?;
+    model.levels.contains(&level).then_some(level)
+}
+
+/// Changes the choice that an option stands for; the error names what is wrong.
+pub(super) fn choose(
+    models: &[SelectableModel],
+    choices: &mut SessionChoices,
+    option: &str,
+    value: &str,
+) -> Result<(), String> {
+    let options = options(models, choices);
+    let Some(option) = options.iter().find(|known| &*known.id.0 == option) else {
+        let known: Vec<&str> = options.iter().map(|known| &*known.id.0).collect();
+        let known = known.join(", ");
+        return Err(format!(
+            "configId: there is no option {option:?}, only {known}"
+        ));
+    };
+    // A list of models that is not known cannot refuse one.
+    let can_be_any = &*option.id.0 == MODEL && models.is_empty();
+    if !can_be_any && !has_value(option, value) {
+        let name = &*option.id.0;
+        return Err(format!("value: the option {name:?} has no value {value:?}"));
+    }
+    let choice = Some(value.to_owned());
+    if &*option.id.0 == MODEL {
+        choices.model = choice;
+    } else {
+        choices.level = choice.filter(|level| level != MODELS_OWN);
+    }
+    Ok(())
+}
+
+fn has_value(option: &SessionConfigOption, value: &str) -> bool {
+    let SessionConfigKind::Select(select) = &option.kind else {
+        return false;
+    };
+    let SessionConfigSelectOptions::Ungrouped(rows) = &select.options else {
+        return false;
+    };
+    rows.iter().any(|row| &*row.value.0 == value)
+}
+
 /// Returns the options of a session.
 pub(super) fn options(
     models: &[SelectableModel],
-    chosen: Option<&str>,
+    choices: &SessionChoices,
 ) -> Vec<SessionConfigOption> {
-    let chosen = chosen.unwrap_or(default_model(models));
+    let chosen = choices.model.as_deref();
+    let chosen = chosen.unwrap_or_else(|| default_model(models));
     let mut rows: Vec<SessionConfigSelectOption> = models
         .iter()
         .map(|model| SessionConfigSelectOption::new(model.id.clone(), model.name.clone()))
         .collect();
-    if !models.iter().any(|model| model.id == chosen) {
+    let model = models.iter().find(|model| model.id == chosen);
+    if model.is_none() {
         rows.insert(
             0,
             SessionConfigSelectOption::new(chosen.to_owned(), chosen.to_owned()),
         );
     }
-    vec![
+    let mut options = vec![
         SessionConfigOption::select(MODEL, "Model", chosen.to_owned(), rows)
             .category(SessionConfigOptionCategory::Model),
-    ]
+    ];
+    let levels = model.map_or(&[][..], |model| &model.levels);
+    if !levels.is_empty() {
+        let own = SessionConfigSelectOption::new(MODELS_OWN, "The model's own");
+        let names = levels.iter().map(|level| level.name());
+        let rows = names.map(|name| SessionConfigSelectOption::new(name, name));
+        let rows: Vec<_> = std::iter::once(own).chain(rows).collect();
+        let current = level(models, choices).map_or(MODELS_OWN, ThinkingLevel::name);
+        options.push(
+            SessionConfigOption::select(THINKING, "Thinking", current, rows)
+                .category(SessionConfigOptionCategory::ThoughtLevel),
+        );
+    }
+    options
 }

@@ -1,21 +1,22 @@
 //! The task of one session: owns its history and choices, and runs its prompts one by one.
 
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 
 use agent_client_protocol::v1::Responder;
 use agent_client_protocol::v1::schema::{
     ClientCapabilities, ContentBlock, ContentChunk, ImageContent, LoadSessionRequest,
-    LoadSessionResponse, NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse,
-    SessionId, SessionNotification, SessionUpdate, SetSessionConfigOptionRequest,
-    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse, ToolCallContent,
-    ToolCallStatus,
+    LoadSessionResponse, McpServer, NewSessionRequest, NewSessionResponse, PromptRequest,
+    PromptResponse, ResumeSessionRequest, ResumeSessionResponse, SessionId, SessionNotification,
+    SessionUpdate, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
+    SetSessionModeRequest, SetSessionModeResponse, ToolCallContent, ToolCallStatus,
 };
 use tokio::sync::mpsc;
 
 use super::history::{HistoryItem, SessionRecord, StoredContent};
 use super::permissions::{RememberedPermissions, new_call};
-use super::prompt_turn::{self, SessionContext};
+use super::prompt_turn::{self, PromptChoices, SessionContext};
 use super::session_models::{self, SelectableModel, SessionModeChoice};
 use super::tool_call_display::{ToolCallView, plan};
 use super::{AcpError, AcpState, Connection, mcp_servers, prompt_content};
@@ -25,6 +26,8 @@ use agent_tools::cursor_config::ConfigCache;
 pub(super) enum OpenRequest {
     New(SessionId, NewSessionRequest, Responder<NewSessionResponse>),
     Load(LoadSessionRequest, Responder<LoadSessionResponse>),
+    /// The same, without sending the history.
+    Resume(ResumeSessionRequest, Responder<ResumeSessionResponse>),
 }
 
 impl OpenRequest {
@@ -32,7 +35,26 @@ impl OpenRequest {
         match self {
             Self::New(id, ..) => id,
             Self::Load(request, _) => &request.session_id,
+            Self::Resume(request, _) => &request.session_id,
         }
+    }
+
+    /// Returns the session's folder and MCP servers.
+    fn place(&self) -> (&PathBuf, &Vec<McpServer>) {
+        match self {
+            Self::New(_, request, _) => (&request.cwd, &request.mcp_servers),
+            Self::Load(request, _) => (&request.cwd, &request.mcp_servers),
+            Self::Resume(request, _) => (&request.cwd, &request.mcp_servers),
+        }
+    }
+
+    fn refuse(self, error: AcpError) {
+        // It fails only if the connection has ended.
+        let _ = match self {
+            Self::New(_, _, responder) => responder.respond_with_error(error),
+            Self::Load(_, responder) => responder.respond_with_error(error),
+            Self::Resume(_, responder) => responder.respond_with_error(error),
+        };
     }
 }
 
@@ -51,6 +73,8 @@ pub(super) enum EditorCommand {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct SessionChoices {
     pub(super) model: Option<String>,
+    /// The name of a thinking level; it counts for models that have it.
+    pub(super) level: Option<String>,
     pub(super) mode: SessionModeChoice,
 }
 
@@ -72,16 +96,13 @@ impl EditorSession {
         capabilities: ClientCapabilities,
         commands: mpsc::Receiver<EditorCommand>,
     ) {
-        let (cwd, servers) = match &request {
-            OpenRequest::New(_, request, _) => (request.cwd.clone(), &request.mcp_servers),
-            OpenRequest::Load(request, _) => (request.cwd.clone(), &request.mcp_servers),
-        };
-        let servers = servers.clone();
+        let (cwd, servers) = request.place();
+        let (cwd, servers) = (cwd.clone(), servers.clone());
         let record = match &request {
             OpenRequest::New(..) => Ok(SessionRecord::new(cwd.clone())),
-            OpenRequest::Load(request, _) => state
+            OpenRequest::Load(..) | OpenRequest::Resume(..) => state
                 .history
-                .load(&request.session_id.0)
+                .load(&request.session_id().0)
                 .map_err(|error| AcpError::new(-32602, error.to_string())),
         };
         let checked = if cwd.is_absolute() {
@@ -95,13 +116,7 @@ impl EditorSession {
         });
         let (mut record, servers) = match opened {
             Ok(opened) => opened,
-            Err(error) => {
-                let _ = match request {
-                    OpenRequest::New(_, _, responder) => responder.respond_with_error(error),
-                    OpenRequest::Load(_, responder) => responder.respond_with_error(error),
-                };
-                return;
-            }
+            Err(error) => return request.refuse(error),
         };
         record.cwd.clone_from(&cwd);
         let library = ConfigCache::new(state.config.home.clone(), state.reaper.clone())
@@ -114,6 +129,7 @@ impl EditorSession {
         let models = session_models::load(&state).await;
         let choices = SessionChoices {
             model: record.model.clone(),
+            level: record.level.clone(),
             mode: record.mode,
         };
         let mut task = Self {
@@ -148,11 +164,15 @@ impl EditorSession {
                 let response = LoadSessionResponse::new();
                 responder.respond(response.modes(modes).config_options(options))
             }
+            OpenRequest::Resume(_, responder) => {
+                let response = ResumeSessionResponse::new();
+                responder.respond(response.modes(modes).config_options(options))
+            }
         };
     }
 
     fn options(&self) -> Vec<agent_client_protocol::v1::schema::SessionConfigOption> {
-        session_models::options(&self.models, self.choices.model.as_deref())
+        session_models::options(&self.models, &self.choices)
     }
 
     /// Sends the history of a loaded session.
@@ -232,12 +252,18 @@ impl EditorSession {
                 choices,
                 models,
             } = self;
-            let (model, mode) = (choices.model.clone(), choices.mode);
-            let model = model.unwrap_or_else(|| session_models::default_model(models).to_owned());
+            let model = choices.model.as_deref();
+            let chosen = PromptChoices {
+                model: model
+                    .unwrap_or_else(|| session_models::default_model(models))
+                    .to_owned(),
+                level: session_models::level(models, choices),
+                mode: choices.mode,
+            };
             let answer = {
                 let prompt = prompt_turn::run(
                     context,
-                    (&model, mode),
+                    &chosen,
                     record,
                     permissions,
                     content,
@@ -258,10 +284,10 @@ impl EditorSession {
                         }
                         // It is stored with the answer.
                         Some(other) => choose(other, choices, models, |_| {}),
+                        // The session is closed.
                         None => {
                             cancel.cancel();
-                            prompt.await.ok();
-                            return;
+                            break prompt.await;
                         }
                     }
                 }
@@ -294,6 +320,7 @@ impl EditorSession {
 /// Stores the session.
 fn save(context: &SessionContext, record: &mut SessionRecord, choices: &SessionChoices) {
     record.model.clone_from(&choices.model);
+    record.level.clone_from(&choices.level);
     record.mode = choices.mode;
     context.state.history.save(&context.id.0, record);
 }
@@ -322,17 +349,14 @@ fn choose(
         }
         EditorCommand::SetOption(request, responder) => {
             let value = request.value.as_value_id().map(|value| value.0.to_string());
-            match value {
-                Some(model) if &*request.config_id.0 == session_models::MODEL => {
-                    choices.model = Some(model);
+            let value = value.unwrap_or_default();
+            match session_models::choose(models, choices, &request.config_id.0, &value) {
+                Ok(()) => {
                     store(choices);
-                    let options = session_models::options(models, choices.model.as_deref());
+                    let options = session_models::options(models, choices);
                     responder.respond(SetSessionConfigOptionResponse::new(options))
                 }
-                _ => {
-                    let problem = "configId: the only option is \"model\"".to_owned();
-                    responder.respond_with_error(invalid(problem))
-                }
+                Err(problem) => responder.respond_with_error(invalid(problem)),
             }
         }
         // Without a running prompt there is nothing to cancel.

@@ -3,14 +3,14 @@
 use axum::Json as JsonBody;
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use http::header::{ALLOW, RETRY_AFTER};
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode, Uri};
 use serde_json::{Value as Json, json};
 
 use agent::catalog::UnknownModel;
 use agent::run::AssembleError;
 use agent::session_manager::ReserveError;
 use agent::turn::{Cause, Stop, TurnResult};
-use agent_tools::local_http::access::HttpError;
+use agent_tools::local_http::access::{HttpError, Rejection};
 use cursor_client::account::KeyError;
 use foundation::secrets;
 
@@ -268,7 +268,7 @@ impl ApiError {
                     _ => self.message.to_string(),
                 };
                 let error = json!({"type": self.anthropic_kind(), "message": message});
-                json!({"type": "error", "error": error})
+                json!({"type": "error", "error": error, "request_id": null})
             }
         }
     }
@@ -318,6 +318,12 @@ impl From<HttpError> for ApiError {
             headers: error.header().into_iter().collect(),
             ..Self::new(error.status(), kind, code, error.to_string())
         }
+    }
+}
+
+impl Rejection for ApiError {
+    fn reject(error: HttpError, uri: &Uri) -> Self {
+        Self::from(error).in_form(ErrorForm::of_path(uri.path()))
     }
 }
 

@@ -66,6 +66,7 @@ async fn rows(state: &GatewayState) -> (HostModels, u64) {
 fn object(row: &HostModel, created: u64) -> Json {
     json!({"id": row.id, "object": "model", "created": created, "owned_by": "cursor",
            "context_window": row.context_window, "type": "model", "display_name": row.name,
-           "lifecycle": "active", "max_input_tokens": row.context_window,
-           "created_at": EPOCH})
+           "lifecycle": "active", "deprecated_at": null, "retires_at": null,
+           "max_input_tokens": row.context_window, "max_tokens": null,
+           "capabilities": null, "line": null, "created_at": EPOCH})
 }

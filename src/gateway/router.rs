@@ -29,7 +29,7 @@ use agent::run::Backend;
 use agent::session_manager::SessionManager;
 use agent::turn::Policy;
 use agent_tools::local_http::BodyReader;
-use agent_tools::local_http::access::{HttpError, check_token};
+use agent_tools::local_http::access::{HttpError, Rejection as _, check_token};
 use cursor_client::account::Credential;
 
 /// How many turns may be active. Turns that wait for their client do not count.
@@ -113,8 +113,7 @@ async fn require_token(
         if let Some(response) = status::admit(&state.status, &request) {
             return Ok(response);
         }
-        let form = ErrorForm::of_path(request.uri().path());
-        return Err(ApiError::from(error).in_form(form));
+        return Err(ApiError::reject(error, request.uri()));
     }
     Ok(next.run(request).await)
 }

@@ -1,6 +1,7 @@
 // An editor that uses the official SDK: starts the agent, sends prompts, executes what it asks for, and
 // prints what happened as JSON. Arguments: the agent's program, and a file with the plan:
-// {cwd, capabilities, prompts, sessionId?, choose?, unsaved?}.
+// {cwd, capabilities, prompts, sessionId?, resume?, model?, mode?, choose?, unsaved?, delete?}. A session
+// that is loaded sends its history, one that is resumed does not. At the end the session is closed.
 import { spawn } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { Readable, Writable } from 'node:stream';
@@ -62,7 +63,10 @@ await app.connectWith(stream, async (context) => {
   });
   const place = { cwd: plan.cwd, mcpServers: plan.mcpServers ?? [] };
   let sessionId = plan.sessionId;
-  if (sessionId) {
+  if (plan.resume) {
+    seen.session = await context.request(call.session.resume, { ...place, sessionId });
+    seen.replayed = seen.updates.splice(0);
+  } else if (sessionId) {
     seen.session = await context.request(call.session.load, { ...place, sessionId });
     seen.replayed = seen.updates.splice(0);
   } else {
@@ -70,10 +74,18 @@ await app.connectWith(stream, async (context) => {
     ({ sessionId } = seen.session);
   }
   seen.sessionId = sessionId;
+  if (plan.model) {
+    const option = { sessionId, configId: 'model', value: plan.model };
+    seen.options = (await context.request(call.session.setConfigOption, option)).configOptions;
+  }
+  if (plan.mode) await context.request(call.session.setMode, { sessionId, modeId: plan.mode });
   for (const text of plan.prompts) {
     const prompt = [{ type: 'text', text }];
     seen.answers.push((await context.request(call.session.prompt, { sessionId, prompt })).stopReason);
   }
+  await context.request(call.session.close, { sessionId });
+  if (plan.delete) await context.request(call.session.delete, { sessionId });
+  seen.listed = (await context.request(call.session.list, {})).sessions;
 });
 agent.stdin.end();
 process.stdout.write(JSON.stringify(seen));

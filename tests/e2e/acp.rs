@@ -323,11 +323,26 @@ fn models_and_errors_are_reported() {
     let session = editor.open(json!({}));
     let option =
         |id: &str, value: &str| json!({"sessionId": session, "configId": id, "value": value});
-    let set = editor.call("session/set_config_option", option("model", "composer-2"));
-    let set = set.unwrap();
-    assert_eq!(set["configOptions"][0]["currentValue"], "composer-2");
-    let refused = editor.call("session/set_config_option", option("taste", "x"));
-    assert_eq!(refused.unwrap_err()["code"], -32602);
+    let mut set = |id: &str, value: &str| {
+        let set = editor.call("session/set_config_option", option(id, value));
+        set.map(|set| set["configOptions"].clone())
+    };
+    let options = set("model", "composer-2").unwrap();
+    assert_eq!(options[0]["currentValue"], "composer-2");
+    assert_eq!(options[1], Json::Null, "its thinking cannot be chosen");
+    let options = set("model", "gpt-5.1").unwrap();
+    let (model, thinking) = (&options[0], &options[1]);
+    assert_eq!(model["category"], "model");
+    assert_eq!(
+        (&thinking["category"], &thinking["currentValue"]),
+        (&json!("thought_level"), &json!("default"))
+    );
+    let options = set("thinking", "high").unwrap();
+    assert_eq!(options[1]["currentValue"], "high");
+    for (id, value) in [("taste", "x"), ("model", "gpt-0"), ("thinking", "huge")] {
+        let refused = set(id, value).unwrap_err();
+        assert_eq!(refused["code"], -32602, "{id} {value}: {refused}");
+    }
     let unknown = json!({"sessionId": "x", "prompt": []});
     let refused = editor.call("session/prompt", unknown).unwrap_err();
     assert_eq!(refused["code"], -32602);
@@ -339,8 +354,10 @@ fn models_and_errors_are_reported() {
     assert_eq!(editor.prompt(&session, "hi").unwrap(), "end_turn");
     editor.close();
     let recording = simulator.recorded();
-    let model = &recording.client("runRequest")[0]["runRequest"]["requestedModel"]["modelId"];
-    assert_eq!(model, "composer-2");
+    let model = &recording.client("runRequest")[0]["runRequest"]["requestedModel"];
+    assert_eq!(model["modelId"], "gpt-5.1");
+    let parameters = json!([{"id": "reasoning", "value": "high"}]);
+    assert_eq!(model["parameters"], parameters, "{model}");
 }
 
 #[test]
@@ -407,6 +424,61 @@ fn sdk_editor(simulator: &Simulator, home: &std::path::Path, plan: &Json) -> Jso
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{stderr}"))
 }
 
+/// A closed session answers its prompt and can be opened again; a deleted one cannot.
+#[test]
+fn a_closed_session_is_stored_and_a_deleted_one_is_gone() {
+    let first = Steps::new()
+        .text("Working. ")
+        .step(json!({"expect_client": {"conversationAction": {"cancelAction": {}}}}))
+        .checkpoint()
+        .step(json!({"expect_cancel": true}))
+        .build();
+    let end = test_support::scenario::END;
+    let second = format!("{}, {end}", say("Next."));
+    let simulator = test_support::scenario::script(&[&first, &second]);
+    let home = home();
+    let mut editor = AcpEditor::start(&simulator, home.path(), &[]);
+    let session = editor.open(json!({}));
+    let of = |session: &str| json!({"sessionId": session});
+    let place = json!({"sessionId": session, "cwd": editor.cwd, "mcpServers": []});
+    let prompt = json!([{"type": "text", "text": "go"}]);
+    let asked = json!({"sessionId": session, "prompt": prompt});
+    let id = editor.begin("session/prompt", asked.clone());
+    editor.wait_for_update(|update| update["content"]["text"] == "Working. ");
+    let closed = editor.begin("session/close", of(&session));
+    assert_eq!(editor.finish(id).unwrap()["stopReason"], "cancelled");
+    assert_eq!(editor.finish(closed).unwrap(), json!({}));
+    for (method, params) in [("session/close", of(&session)), ("session/prompt", asked)] {
+        let refused = editor.call(method, params).unwrap_err();
+        assert_eq!(refused["code"], -32602, "{method}");
+    }
+    editor.updates.clear();
+    editor.call("session/resume", place.clone()).unwrap();
+    assert_eq!(editor.updates, [Json::Null; 0]);
+    assert_eq!(editor.prompt(&session, "more").unwrap(), "end_turn");
+    assert_eq!(editor.text_of("agent_message_chunk"), "Next.");
+    editor.call("session/load", place.clone()).unwrap();
+    assert!(editor.text_of("agent_message_chunk").contains("Working. "));
+    let conversations = home.path().join("state/conversations");
+    let journals = || {
+        let folders = std::fs::read_dir(&conversations).unwrap();
+        let folders = folders.map(|folder| folder.unwrap().path());
+        folders
+            .filter(|folder| folder.join("journal").exists())
+            .count()
+    };
+    assert_eq!(journals(), 1);
+    for id in [session.as_str(), "never-was"] {
+        assert_eq!(editor.call("session/delete", of(id)).unwrap(), json!({}));
+    }
+    assert_eq!(journals(), 0, "the conversation is deleted too");
+    for method in ["session/load", "session/resume"] {
+        let refused = editor.call(method, place.clone()).unwrap_err();
+        assert_eq!(refused["code"], -32602, "{method}");
+    }
+    editor.close();
+}
+
 /// The official SDK validates every message against the protocol's schema.
 #[test]
 fn the_official_sdk_drives_a_session_with_files_terminals_and_a_restart() {
@@ -430,7 +502,7 @@ fn the_official_sdk_drives_a_session_with_files_terminals_and_a_restart() {
         ),
         say("Done."),
     ];
-    let simulator = runs(&[steps.join(", "), say("Second.")]);
+    let simulator = runs(&[steps.join(", "), say("Second."), say("Third.")]);
     let home = home();
     let cwd = home.path().canonicalize().unwrap();
     std::fs::write(cwd.join("a.txt"), "old\n").unwrap();
@@ -439,7 +511,7 @@ fn the_official_sdk_drives_a_session_with_files_terminals_and_a_restart() {
     let capabilities = json!({"fs": {"readTextFile": true, "writeTextFile": true},
         "terminal": true});
     let plan = json!({"cwd": cwd, "capabilities": capabilities, "prompts": ["go"],
-        "unsaved": {file: "unsaved\n"}});
+        "model": "gpt-5.2", "unsaved": {file: "unsaved\n"}});
     let seen = sdk_editor(&simulator, home.path(), &plan);
     assert_eq!(seen["answers"], json!(["end_turn"]), "{seen}");
     assert_eq!(
@@ -455,7 +527,20 @@ fn the_official_sdk_drives_a_session_with_files_terminals_and_a_restart() {
     let replayed = seen["replayed"].as_array().unwrap();
     assert_eq!(replayed[0]["content"]["text"], "go");
     assert!(replayed.len() > 4, "{replayed:?}");
-    simulator
-        .recorded()
-        .assert_played(&["completed", "completed"]);
+    let listed = &seen["listed"][0];
+    assert_eq!(listed["sessionId"], seen["sessionId"], "{listed}");
+    let plan = json!({"cwd": cwd, "capabilities": {}, "prompts": ["and more"], "resume": true,
+        "mode": "plan", "delete": true, "sessionId": seen["sessionId"]});
+    let seen = sdk_editor(&simulator, home.path(), &plan);
+    assert_eq!(seen["answers"], json!(["end_turn"]), "{seen}");
+    assert_eq!(seen["replayed"], json!([]), "{seen}");
+    assert_eq!(seen["listed"], json!([]), "{seen}");
+    let recording = simulator.recorded();
+    recording.assert_played(&["completed", "completed", "completed"]);
+    let requests = recording.client("runRequest");
+    let request = |n: usize| &requests[n]["runRequest"];
+    for n in [1, 2] {
+        assert_eq!(request(0)["conversationId"], request(n)["conversationId"]);
+        assert_eq!(request(n)["requestedModel"]["modelId"], "gpt-5.2");
+    }
 }

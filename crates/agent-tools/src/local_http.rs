@@ -13,10 +13,10 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state, map_response, map_response_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Uri};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -25,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::surrogates;
-use access::HttpError;
+use access::{HttpError, Rejection};
 
 /// Maximum number of connections, if the file limit permits. Each may have a waiting call.
 const MAX_CONNECTIONS: usize = 12 * 1024;
@@ -92,10 +92,7 @@ impl LocalServer {
 
     /// Serves requests from this machine until `end` fires, which also closes open connections.
     /// The others get an `E`.
-    pub async fn serve<E>(self, app: Router, end: CancellationToken)
-    where
-        E: From<HttpError> + IntoResponse + Send + 'static,
-    {
+    pub async fn serve<E: Rejection>(self, app: Router, end: CancellationToken) {
         let app = app
             .layer(from_fn_with_state(self.port, require_local::<E>))
             .layer(map_response_with_state(
@@ -103,7 +100,7 @@ impl LocalServer {
                 close_if_crowded,
             ));
         let busy = Router::new()
-            .fallback(|| async { E::from(HttpError::Busy).into_response() })
+            .fallback(|uri: Uri| async move { E::reject(HttpError::Busy, &uri).into_response() })
             .layer(map_response(close));
         let rejected = Arc::new(Semaphore::new(MAX_REJECTED));
         let accepting = async {
@@ -156,15 +153,13 @@ fn max_connections(files: Option<u64>) -> usize {
     })
 }
 
-async fn require_local<E>(
+async fn require_local<E: Rejection>(
     State(port): State<u16>,
     request: Request,
     next: Next,
-) -> Result<Response, E>
-where
-    E: From<HttpError> + IntoResponse,
-{
-    access::check_local(request.uri(), request.headers(), port)?;
+) -> Result<Response, E> {
+    access::check_local(request.uri(), request.headers(), port)
+        .map_err(|error| E::reject(error, request.uri()))?;
     Ok(next.run(request).await)
 }
 

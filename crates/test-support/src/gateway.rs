@@ -31,10 +31,26 @@ impl GatewayProcess {
         Self::launch(&all)
     }
 
+    /// Starts a gateway that may open only so many files.
+    pub fn with_files(simulator: &Simulator, files: u32) -> Self {
+        let mut command = Command::new("/bin/sh");
+        let limit = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+        command.args(["-c", &limit]).arg(binary());
+        let env = [
+            ("CURSOR_BACKEND_URL", simulator.url.as_str()),
+            ("CURSOR_API_KEY", "crsr_test"),
+        ];
+        Self::spawn(command, &env)
+    }
+
     pub fn launch(env: &[(&str, &str)]) -> Self {
+        Self::spawn(Command::new(binary()), env)
+    }
+
+    fn spawn(mut command: Command, env: &[(&str, &str)]) -> Self {
         let place = tempfile::tempdir().unwrap();
         let stderr = std::fs::File::create(place.path().join("stderr")).unwrap();
-        let mut child = Command::new(binary())
+        let mut child = command
             .arg("gateway")
             .env_clear()
             .env("PI_CURSOR_STATE_DIR", place.path())
@@ -87,9 +103,14 @@ impl GatewayProcess {
         port.strip_suffix("/v1").unwrap().parse().unwrap()
     }
 
+    /// Opens a connection.
+    pub fn connect(&self) -> TcpStream {
+        TcpStream::connect(("127.0.0.1", self.port())).unwrap()
+    }
+
     /// Sends text that need not be HTTP and returns the whole response.
     pub fn raw(&self, text: &str) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port())).unwrap();
+        let mut stream = self.connect();
         stream.write_all(text.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();

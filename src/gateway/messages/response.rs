@@ -50,7 +50,7 @@ impl MessageEncoder {
         let (stop_reason, stop_sequence) = stop;
         json!({"id": self.id, "type": "message", "role": "assistant", "model": self.model,
                "content": content, "stop_reason": stop_reason, "stop_sequence": stop_sequence,
-               "usage": usage})
+               "stop_details": null, "container": null, "diagnostics": null, "usage": usage})
     }
 
     /// Returns the response as one message.
@@ -61,11 +61,11 @@ impl MessageEncoder {
             AnswerBlock::Thinking(text) => {
                 Some(json!({"type": "thinking", "thinking": text, "signature": SIGNATURE}))
             }
-            AnswerBlock::Text(text) => Some(json!({"type": "text", "text": text})),
+            AnswerBlock::Text(text) => Some(text_block(text)),
             AnswerBlock::Call(call) => Some(tool_use(call, call.arguments.clone())),
         });
         let content = content.collect();
-        let usage = usage(&answer.end.usage);
+        let usage = whole_usage(usage(&answer.end.usage));
         let body = self.message(content, stop(&answer.end.finish), usage);
         Ok((turn.headers(), JsonBody(body)).into_response())
     }
@@ -79,7 +79,7 @@ impl MessageEncoder {
         self.open = Some(kind);
         let block = match kind {
             OpenBlock::Thinking => json!({"type": "thinking", "thinking": "", "signature": ""}),
-            OpenBlock::Text => json!({"type": "text", "text": ""}),
+            OpenBlock::Text => text_block(""),
         };
         events.push(self.start(&block));
         events
@@ -116,8 +116,11 @@ impl MessageEncoder {
 
 impl EventEncoder for MessageEncoder {
     fn open(&mut self) -> Vec<Event> {
-        let usage = json!({"input_tokens": self.estimated_input, "output_tokens": 1,
-            "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0});
+        let usage = whole_usage(
+            json!({"input_tokens": self.estimated_input, "output_tokens": 1,
+            "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
+            "output_tokens_details": null, "server_tool_use": null}),
+        );
         let message = self.message(json!([]), (Json::Null, Json::Null), usage);
         vec![
             typed(&json!({"type": "message_start", "message": message})),
@@ -155,7 +158,8 @@ impl EventEncoder for MessageEncoder {
         let mut events = self.close();
         let (reason, sequence) = stop(&end.finish);
         events.push(typed(&json!({"type": "message_delta",
-            "delta": {"stop_reason": reason, "stop_sequence": sequence},
+            "delta": {"stop_reason": reason, "stop_sequence": sequence,
+                      "stop_details": null, "container": null},
             "usage": usage(&end.usage)})));
         events.push(typed(&json!({"type": "message_stop"})));
         events
@@ -171,8 +175,13 @@ impl EventEncoder for MessageEncoder {
     }
 }
 
+fn text_block(text: &str) -> Json {
+    json!({"type": "text", "text": text, "citations": null})
+}
+
 fn tool_use(call: &CallUpdate, input: Json) -> Json {
-    json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input})
+    json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input,
+           "caller": {"type": "direct"}})
 }
 
 /// Returns the reason and the sequence at which an answer stopped.
@@ -185,9 +194,20 @@ fn stop(finish: &Finish) -> (Json, Json) {
     }
 }
 
+/// Returns the usage at the end of a stream.
 fn usage(usage: &AnswerUsage) -> Json {
     let tokens = &usage.tokens;
     json!({"input_tokens": tokens.input, "output_tokens": tokens.output,
            "cache_creation_input_tokens": tokens.cache_write,
-           "cache_read_input_tokens": tokens.cache_read})
+           "cache_read_input_tokens": tokens.cache_read,
+           "output_tokens_details": {"thinking_tokens": usage.reasoning},
+           "server_tool_use": null})
+}
+
+/// Adds what the usage of a whole message has, and Cursor does not report.
+fn whole_usage(mut usage: Json) -> Json {
+    for field in ["cache_creation", "inference_geo", "service_tier", "speed"] {
+        usage[field] = Json::Null;
+    }
+    usage
 }

@@ -86,15 +86,21 @@ impl ResponseEncoder {
         let shape = &self.shape;
         let is_cut = end.is_some_and(|end| end.finish == Finish::Length);
         let incomplete = is_cut.then(|| json!({"reason": "max_output_tokens"}));
-        json!({"id": self.id, "object": "response", "created_at": self.created,
+        let mut object = json!({"id": self.id, "object": "response", "created_at": self.created,
             "status": status, "error": null, "incomplete_details": incomplete,
+            "access_programs": null,
             "instructions": shape.instructions, "model": shape.model, "output": self.output,
             "parallel_tool_calls": shape.is_parallel, "temperature": null, "top_p": null,
             "tool_choice": "auto", "tools": [], "background": false,
             "max_output_tokens": shape.max_output_tokens,
             "previous_response_id": shape.previous, "store": shape.is_stored,
             "text": {"format": {"type": "text"}}, "truncation": "disabled",
-            "metadata": shape.metadata, "usage": end.map(|end| usage(&end.usage))})
+            "metadata": shape.metadata});
+        // The official type has no null.
+        if let Some(end) = end {
+            object["usage"] = usage(&end.usage);
+        }
+        object
     }
 
     /// Returns the response as one object.
@@ -248,19 +254,15 @@ impl ResponseEncoder {
     /// Returns the item of a call, the field with its input, and that input.
     fn call_item(&self, call: &CallUpdate) -> (Json, &'static str, String) {
         let origin = self.shape.names.origin(&call.name);
-        let (id, kind, field, input) = if origin.is_custom {
-            let input = custom_input(&call.arguments);
-            (new_id("ctc"), "custom_tool_call", "input", input)
+        let (mut item, field, input) = if origin.is_custom {
+            let item = json!({"id": new_id("ctc"), "type": "custom_tool_call"});
+            (item, "input", custom_input(&call.arguments))
         } else {
-            (
-                new_id("fc"),
-                "function_call",
-                "arguments",
-                call.arguments.to_string(),
-            )
+            let item = json!({"id": new_id("fc"), "type": "function_call", "status": "completed"});
+            (item, "arguments", call.arguments.to_string())
         };
-        let mut item = json!({"id": id, "type": kind, "status": "completed", "call_id": call.id,
-                              "name": origin.name});
+        item["call_id"] = call.id.as_str().into();
+        item["name"] = origin.name.into();
         item[field] = input.as_str().into();
         if let Some(namespace) = origin.namespace {
             item["namespace"] = namespace.into();
@@ -272,7 +274,9 @@ impl ResponseEncoder {
         let mut events = self.close();
         let (item, field, input) = self.call_item(&call);
         let mut begun = item.clone();
-        begun["status"] = "in_progress".into();
+        if begun.get("status").is_some() {
+            begun["status"] = "in_progress".into();
+        }
         begun[field] = "".into();
         events.push(self.added(&begun));
         let id = item["id"].as_str().unwrap_or_default().to_owned();
@@ -288,8 +292,11 @@ impl ResponseEncoder {
             )
         };
         events.push(self.item_event(delta, &id, json!({"delta": input})));
-        let mut fields = json!({"name": item["name"]});
-        fields[field] = input.into();
+        let mut fields = json!({ field: input });
+        if field == "arguments" {
+            // Earlier versions of the official libraries require it.
+            fields["name"] = item["name"].clone();
+        }
         events.push(self.item_event(done, &id, fields));
         events.push(self.done(item));
         self.blocks.push(AnswerBlock::Call(call));

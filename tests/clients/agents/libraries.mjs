@@ -53,7 +53,7 @@ export const libraries = {
     ],
     runs: 1,
     prepare: ({ backend, state }) => ({
-      args: ["--approve-all", "--agent", `${sidecar} acp`, "exec", "go"],
+      args: ["--approve-all", "--model", "gpt-5.1", "--agent", `${sidecar} acp`, "exec", "go"],
       env: { CURSOR_BACKEND_URL: backend, CURSOR_API_KEY: "crsr_test", PI_CURSOR_STATE_DIR: join(state, "acp") },
     }),
   },

@@ -63,6 +63,18 @@ impl HttpError {
     }
 }
 
+/// A response to a request that is rejected before it is handled.
+pub trait Rejection: IntoResponse + Send + 'static {
+    /// Returns the response for a request of this address.
+    fn reject(error: HttpError, uri: &Uri) -> Self;
+}
+
+impl Rejection for HttpError {
+    fn reject(error: HttpError, _uri: &Uri) -> Self {
+        error
+    }
+}
+
 /// The response is the error's text.
 impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
