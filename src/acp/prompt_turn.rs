@@ -29,7 +29,6 @@ use agent::turn::{
     Bridging, Follows, Frontend, HostRequest, HostToolMode, Keep, Questions, Stop, Surface,
     TurnEvent, TurnRequest, TurnResult, is_card,
 };
-use agent_tools::bridge::Verdict;
 use agent_tools::cursor_config::ConfigCache;
 use agent_tools::permission::{Permission, PermissionRequest};
 use agent_tools::policy::NativeTool;
@@ -349,7 +348,7 @@ impl RunningPrompt<'_> {
         let recorded = session.and_then(|session| session.recorded(&call.id));
         let (text, is_error, follows) = match recorded {
             Some(recorded) => {
-                let is_error = recorded.verdict == Verdict::Failed;
+                let is_error = recorded.is_error;
                 (recorded.content, is_error, recorded.follows)
             }
             None => (String::new(), false, Follows::Perhaps),

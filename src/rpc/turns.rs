@@ -35,7 +35,6 @@ use agent::turn::{
     Follows, Frontend, HostToolMode, Keep, Policy, Stop, Surface, TurnEvent, TurnRequest,
     user_message,
 };
-use agent_tools::bridge::Verdict;
 use agent_tools::cursor_config::ConfigCache;
 use agent_tools::policy::HostPolicy;
 use cursor_client::account::Credential;
@@ -376,7 +375,7 @@ impl Turns {
         Ok(ReplayResult {
             content: serde_json::json!([{"type": "text", "text": record.content}]),
             details: record.details,
-            is_error: record.verdict == Verdict::Failed,
+            is_error: record.is_error,
             terminate: record.follows == Follows::Nothing,
         })
     }

@@ -17,8 +17,8 @@ use sha2::{Digest as _, Sha256};
 
 use self::hash::CachedHash;
 use self::outline::{MessageAuthor, UnparsedMessage};
+use agent_tools::bridge::HostResult;
 pub use agent_tools::bridge::content::Content;
-use agent_tools::bridge::{HostResult, Verdict};
 
 pub use hash::MessageHash;
 pub use identity::short_hash;
@@ -414,11 +414,7 @@ impl ToolResult {
         }
         HostResult {
             content,
-            verdict: if self.is_error {
-                Verdict::Failed
-            } else {
-                Verdict::Done
-            },
+            is_error: self.is_error,
             details: self.details.clone(),
             structured: self.structured.clone(),
         }

@@ -259,8 +259,7 @@ pub(super) struct CallLogEntry {
 
 impl CallLogEntry {
     /// Records that the host returned a result.
-    pub(super) fn resolve(mut self, verdict: super::Verdict) {
-        let is_error = verdict == super::Verdict::Failed;
+    pub(super) fn resolve(mut self, is_error: bool) {
         self.settle(|request| CallLogRecord::RequestResolved { request, is_error });
     }
 

@@ -130,7 +130,7 @@ impl ExternalCallSender {
             () = tokio::time::sleep(deadline) => Err(ExternalCallError::Late(deadline.as_secs())),
         };
         match &outcome {
-            Ok(result) => entry.resolve(result.verdict),
+            Ok(result) => entry.resolve(result.is_error),
             Err(ExternalCallError::Late(_)) => entry.reject(Rejection::Error),
             Err(_) => entry.reject(Rejection::Cancelled),
         }
@@ -184,7 +184,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::bridge::Verdict;
     use crate::bridge::call_log::CallLogTarget;
     use crate::bridge::content::Content;
     use crate::bridge::tool_set::{HostTool, OfferedTools, ToolFilter};
@@ -209,7 +208,7 @@ mod tests {
     fn text_result(text: &str) -> HostResult {
         HostResult {
             content: vec![Content::Text(text.into())],
-            verdict: Verdict::Done,
+            is_error: false,
             details: Json::Null,
             structured: None,
         }

@@ -88,20 +88,11 @@ pub struct HostResult {
     /// The content blocks the tool returned.
     pub content: Vec<Content>,
     /// Whether it failed.
-    pub verdict: Verdict,
+    pub is_error: bool,
     /// Further details in the host's own format; `Null` if there are none.
     pub details: Json,
     /// The machine-readable result, if the tool has one (`structuredContent` in MCP).
     pub structured: Option<Map<String, Json>>,
-}
-
-/// Whether a tool succeeded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// The tool succeeded.
-    Done,
-    /// The tool reported a failure.
-    Failed,
 }
 
 impl HostResult {
@@ -111,10 +102,7 @@ impl HostResult {
         let structured = [&result[STRUCTURED], &result["details"][STRUCTURED]];
         Self {
             content: Content::read(&result["content"]),
-            verdict: match result["isError"] {
-                Json::Bool(true) => Verdict::Failed,
-                _ => Verdict::Done,
-            },
+            is_error: result["isError"] == Json::Bool(true),
             structured: structured.into_iter().find_map(Json::as_object).cloned(),
             details: result["details"].clone(),
         }
@@ -124,7 +112,7 @@ impl HostResult {
     pub fn failed(text: impl Into<String>) -> Self {
         Self {
             content: vec![Content::Text(text.into())],
-            verdict: Verdict::Failed,
+            is_error: true,
             details: Json::Null,
             structured: None,
         }
@@ -241,7 +229,7 @@ impl Bridge {
         let answer = async move {
             match wait_for_result(result, abort, deadline).await {
                 Ok(result) => {
-                    entry.resolve(result.verdict);
+                    entry.resolve(result.is_error);
                     result
                 }
                 Err(unanswered) => {
@@ -304,7 +292,7 @@ impl Bridge {
             match waits {
                 Ok((result, entry)) => match wait_for_result(result, abort, deadline).await {
                     Ok(result) => {
-                        entry.resolve(result.verdict);
+                        entry.resolve(result.is_error);
                         success(result)
                     }
                     Err(unanswered) => {
@@ -340,7 +328,7 @@ impl Bridge {
         let result = async move {
             let given = match wait_for_result(result, CancellationToken::new(), deadline).await {
                 Ok(given) => {
-                    entry.resolve(given.verdict);
+                    entry.resolve(given.is_error);
                     given
                 }
                 Err(unanswered) => {
@@ -415,7 +403,7 @@ fn success(result: HostResult) -> McpResult {
                     content: Some(content.proto()),
                 })
                 .collect(),
-            is_error: result.verdict == Verdict::Failed,
+            is_error: result.is_error,
             structured_content: result
                 .structured
                 .as_ref()

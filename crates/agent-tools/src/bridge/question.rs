@@ -2,8 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
+use super::HostResult;
 use super::content::Content;
-use super::{HostResult, Verdict};
 use cursor_proto::agent::v1::{
     AskQuestionArgs, AskQuestionRejected, AskQuestionResult, AskQuestionSuccess, ask_question_args,
     ask_question_result, ask_question_success,
@@ -48,7 +48,7 @@ pub fn result(args: &AskQuestionArgs, result: HostResult) -> AskQuestionResult {
             .into_iter()
             .collect(),
     };
-    let answered = result.verdict == Verdict::Done && !answers.is_empty();
+    let answered = !result.is_error && !answers.is_empty();
     AskQuestionResult {
         result: Some(if answered {
             ask_question_result::Result::Success(AskQuestionSuccess { answers })
@@ -122,10 +122,10 @@ mod tests {
         }
     }
 
-    fn text_result(text: &str, details: Json, verdict: Verdict) -> HostResult {
+    fn text_result(text: &str, details: Json, is_error: bool) -> HostResult {
         HostResult {
             content: vec![Content::Text(text.into())],
-            verdict,
+            is_error,
             details,
             structured: None,
         }
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn options_become_ids_and_free_text_is_kept() {
         let details = json!({"answers": [{"id": "one", "answer": "Yes"}, {"id": "two", "answer": "perhaps"}, {"id": "?", "answer": "x"}]});
-        let found = answers(result(&asked(), text_result("", details, Verdict::Done)));
+        let found = answers(result(&asked(), text_result("", details, false)));
         assert_eq!(
             found,
             [
@@ -169,19 +169,13 @@ mod tests {
                 ("two".into(), vec![], "perhaps".into()),
             ]
         );
-        let found = answers(result(
-            &asked(),
-            text_result("both", Json::Null, Verdict::Done),
-        ));
+        let found = answers(result(&asked(), text_result("both", Json::Null, false)));
         assert_eq!(found, [("one".into(), vec![], "both".into())]);
     }
 
     #[test]
     fn a_failed_question_is_rejected_with_the_reason() {
-        let result = result(
-            &asked(),
-            text_result("no UI here", Json::Null, Verdict::Failed),
-        );
+        let result = result(&asked(), text_result("no UI here", Json::Null, true));
         let Some(ask_question_result::Result::Rejected(rejected)) = result.result else {
             panic!("not rejected");
         };

@@ -159,7 +159,10 @@ fn results(client: &RecordedClient) -> String {
         let _ = writeln!(
             text,
             "{:?} {}\n  {:?} {:?}",
-            recorded.operation, recorded.arguments, read.verdict, read.content[0]
+            recorded.operation,
+            recorded.arguments,
+            if read.is_error { "Failed" } else { "Done" },
+            read.content[0]
         );
     }
     text

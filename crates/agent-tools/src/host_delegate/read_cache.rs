@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::paths::PathResolver;
 use super::translate_result::{self, ReadExtent};
 use crate::ExecRequest;
+use crate::bridge::HostResult;
 use crate::bridge::content::Content;
-use crate::bridge::{HostResult, Verdict};
 
 /// How many files' texts are remembered for edits.
 const MAX_FILES: usize = 64;
@@ -51,8 +51,7 @@ impl ReadCache {
         let mut files = self.files();
         match request {
             ExecRequest::ReadArgs(args) => {
-                let ([Content::Text(text)], Verdict::Done) = (&result.content[..], result.verdict)
-                else {
+                let ([Content::Text(text)], false) = (&result.content[..], result.is_error) else {
                     return;
                 };
                 let ranged = args.offset.is_some_and(|line| line > 1) || args.limit.is_some();
@@ -68,9 +67,9 @@ impl ReadCache {
                     }
                 }
             }
-            ExecRequest::WriteArgs(args) => files.change(&resolver.of(&args.path), result.verdict),
+            ExecRequest::WriteArgs(args) => files.change(&resolver.of(&args.path), result.is_error),
             ExecRequest::PiWriteArgs(args) => {
-                files.change(&resolver.of(&args.path), result.verdict)
+                files.change(&resolver.of(&args.path), result.is_error)
             }
             ExecRequest::LsArgs(_)
             | ExecRequest::GrepArgs(_)
@@ -98,9 +97,9 @@ impl CachedFiles {
     }
 
     /// Records that a file was written whole.
-    fn change(&mut self, place: &Path, verdict: Verdict) {
+    fn change(&mut self, place: &Path, is_error: bool) {
         self.texts.remove(place);
-        if verdict == Verdict::Done {
+        if !is_error {
             self.parts.remove(place);
         }
     }
@@ -115,7 +114,7 @@ mod tests {
     fn shown(text: &str) -> HostResult {
         HostResult {
             content: vec![Content::Text(text.into())],
-            verdict: Verdict::Done,
+            is_error: false,
             details: Json::Null,
             structured: None,
         }

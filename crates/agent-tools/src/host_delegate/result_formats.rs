@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::tool_shapes::Operation;
+use crate::bridge::HostResult;
 use crate::bridge::content::Content;
-use crate::bridge::{HostResult, Verdict};
 
 /// How a tool's result is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -111,7 +111,7 @@ impl ResultReader {
         });
         let text = ToolText {
             text: texts.collect::<Vec<_>>().join("\n"),
-            failed: result.verdict == Verdict::Failed,
+            failed: result.is_error,
         };
         let mut text = self.convert(text);
         if let Some(operation) = self.recipe {
@@ -122,11 +122,7 @@ impl ResultReader {
         }
         HostResult {
             content: vec![Content::Text(text.text)],
-            verdict: if text.failed {
-                Verdict::Failed
-            } else {
-                Verdict::Done
-            },
+            is_error: text.failed,
             ..result
         }
     }

@@ -9,8 +9,8 @@ use regex::Regex;
 use super::parse_listing::{self, SearchTarget};
 use super::paths::PathResolver;
 use super::translate_request;
+use crate::bridge::HostResult;
 use crate::bridge::content::{self, Content};
-use crate::bridge::{HostResult, Verdict};
 use crate::rejection;
 use crate::{ExecError, ExecReply, ExecRequest};
 use cursor_proto::agent::v1::*;
@@ -19,7 +19,7 @@ use cursor_proto::agent::v1::*;
 struct HostOutput {
     text: String,
     picture: Option<bytes::Bytes>,
-    verdict: Verdict,
+    is_error: bool,
 }
 
 impl HostOutput {
@@ -35,15 +35,16 @@ impl HostOutput {
         Self {
             text: text.join("\n"),
             picture,
-            verdict: result.verdict,
+            is_error: result.is_error,
         }
     }
 
     /// Returns the text of a success as `Ok`, of a failure as `Err`.
     fn split(self) -> Result<String, String> {
-        match self.verdict {
-            Verdict::Done => Ok(self.text),
-            Verdict::Failed => Err(self.text),
+        if self.is_error {
+            Err(self.text)
+        } else {
+            Ok(self.text)
         }
     }
 }
@@ -254,7 +255,7 @@ fn lines(text: &str) -> i32 {
 
 fn read(args: &ReadArgs, given: HostOutput) -> read_result::Result {
     let path = args.path.clone();
-    if given.verdict == Verdict::Failed {
+    if given.is_error {
         let says = |parts: &[&str]| {
             let text = given.text.to_lowercase();
             parts.iter().any(|part| text.contains(part))
@@ -343,7 +344,7 @@ fn output_and_ending(given: HostOutput) -> (String, CommandEnd) {
         "(no output)" => String::new(),
         text => text.to_owned(),
     };
-    if given.verdict == Verdict::Done {
+    if !given.is_error {
         return (output(&given.text), CommandEnd::Exited(0));
     }
     let Some(parts) = END.as_ref().and_then(|end| end.captures(&given.text)) else {

@@ -14,7 +14,6 @@ use serde_json::Value as Json;
 use super::final_text::{self, Boundary, Candidates};
 use super::request::TurnEvent;
 use crate::run::RunEvent;
-use agent_tools::bridge::Verdict;
 use agent_tools::policy::{NativeTool, ToolDecision, ToolDecisions};
 use agent_tools::shell::{CapturedOutput, ShellSession};
 use agent_tools::tool_cards;
@@ -55,7 +54,7 @@ pub struct Record {
     /// Data for the host's renderer; `Null` if none.
     pub details: Json,
     /// Whether Cursor reported a failure.
-    pub verdict: Verdict,
+    pub is_error: bool,
     /// Whether more output may follow.
     pub follows: Follows,
 }
@@ -289,11 +288,7 @@ impl ActivityDisplay {
         let record = Record {
             content: card.content,
             details: card.details,
-            verdict: if card.is_error {
-                Verdict::Failed
-            } else {
-                Verdict::Done
-            },
+            is_error: card.is_error,
             follows: Follows::Perhaps,
         };
         self.recorded.keep(&id, record);
@@ -395,7 +390,7 @@ mod tests {
         Record {
             content: "x".repeat(bytes),
             details: json!({}),
-            verdict: Verdict::Done,
+            is_error: false,
             follows: Follows::Perhaps,
         }
     }

@@ -12,9 +12,9 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value as Json;
 
 use super::route::CallerDisconnected;
+use crate::bridge::HostResult;
 use crate::bridge::content::Content;
 use crate::bridge::external_calls::{ExternalCallError, ExternalCallSender};
-use crate::bridge::{HostResult, Verdict};
 
 /// The MCP service for the tools of one run.
 pub(super) struct Tools {
@@ -100,9 +100,10 @@ fn call_result(result: HostResult) -> CallToolResult {
             Content::Image { data, mime_type } => ContentBlock::image(data, mime_type),
         })
         .collect();
-    let mut call_result = match result.verdict {
-        Verdict::Done => CallToolResult::success(content),
-        Verdict::Failed => CallToolResult::error(content),
+    let mut call_result = if result.is_error {
+        CallToolResult::error(content)
+    } else {
+        CallToolResult::success(content)
     };
     call_result.structured_content = result.structured.map(Json::Object);
     call_result

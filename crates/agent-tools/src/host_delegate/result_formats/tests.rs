@@ -13,7 +13,7 @@ fn read_with(format: ResultFormat, text: &str, is_error: bool) -> (String, bool)
     let Content::Text(text) = &result.content[0] else {
         panic!("{result:?}");
     };
-    (text.clone(), result.verdict == Verdict::Failed)
+    (text.clone(), result.is_error)
 }
 
 #[test]

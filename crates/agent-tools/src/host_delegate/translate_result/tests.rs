@@ -1,10 +1,10 @@
 use super::*;
 use serde_json::Value as Json;
 
-fn result(text: &str, verdict: Verdict) -> HostResult {
+fn result(text: &str, is_error: bool) -> HostResult {
     HostResult {
         content: vec![Content::Text(text.into())],
-        verdict,
+        is_error,
         details: Json::Null,
         structured: None,
     }
@@ -44,7 +44,7 @@ fn ranged(offset: Option<i32>, given: HostResult) -> read_result::Result {
 #[test]
 fn reads_keep_text_images_and_the_kind_of_error() {
     use read_result::Result as Read;
-    let Read::Success(whole) = read_of(result("a\nb\n", Verdict::Done)) else {
+    let Read::Success(whole) = read_of(result("a\nb\n", false)) else {
         panic!();
     };
     assert_eq!(
@@ -52,13 +52,13 @@ fn reads_keep_text_images_and_the_kind_of_error() {
         (3, 4, false)
     );
     let part = "a\nb\n\n[Showing lines 1-2 of 90. Use offset=3 to continue.]";
-    let Read::Success(part) = read_of(result(part, Verdict::Done)) else {
+    let Read::Success(part) = read_of(result(part, false)) else {
         panic!();
     };
     assert_eq!((part.total_lines, part.truncated), (90, true));
     let nothing =
         "[Line 1 is 60.0KB, exceeds 50.0KB limit. Use bash: sed -n '1p' a | head -c 51200]";
-    let Read::Error(nothing) = read_of(result(nothing, Verdict::Done)) else {
+    let Read::Error(nothing) = read_of(result(nothing, false)) else {
         panic!("a note is not what the file says");
     };
     assert!(nothing.error.starts_with("Line 1 is 60.0KB"));
@@ -70,7 +70,7 @@ fn reads_keep_text_images_and_the_kind_of_error() {
                 mime_type: "image/png".into(),
             },
         ],
-        verdict: Verdict::Done,
+        is_error: false,
         details: Json::Null,
         structured: None,
     };
@@ -81,7 +81,7 @@ fn reads_keep_text_images_and_the_kind_of_error() {
         picture.output,
         Some(read_success::Output::Data(vec![1, 2, 3].into()))
     );
-    let failed = |text: &str| read_of(result(text, Verdict::Failed));
+    let failed = |text: &str| read_of(result(text, true));
     assert!(matches!(
         failed("ENOENT: no such file or directory"),
         Read::FileNotFound(_)
@@ -112,7 +112,7 @@ fn a_partial_read_reports_the_total_number_of_lines() {
         (None, more, 96),
         (Some(i32::MAX), more, i32::MAX),
     ] {
-        let given = result(text, Verdict::Done);
+        let given = result(text, false);
         let read_result::Result::Success(read) = ranged(offset, given) else {
             panic!();
         };
@@ -122,53 +122,44 @@ fn a_partial_read_reports_the_total_number_of_lines() {
 
 #[test]
 fn commands_keep_their_exit_codes() {
-    let ended = |text: &str, verdict| output_and_ending(HostOutput::of(result(text, verdict)));
+    let ended = |text: &str, is_error| output_and_ending(HostOutput::of(result(text, is_error)));
     assert_eq!(
-        ended("out\n", Verdict::Done),
+        ended("out\n", false),
         ("out\n".into(), CommandEnd::Exited(0))
     );
     assert_eq!(
-        ended("(no output)", Verdict::Done),
+        ended("(no output)", false),
         (String::new(), CommandEnd::Exited(0))
     );
     assert_eq!(
-        ended("one\ntwo\n\nCommand exited with code 3", Verdict::Failed),
+        ended("one\ntwo\n\nCommand exited with code 3", true),
         ("one\ntwo".into(), CommandEnd::Exited(3))
     );
     assert_eq!(
-        ended(
-            "(no output)\n\nCommand exited with code 127",
-            Verdict::Failed
-        ),
+        ended("(no output)\n\nCommand exited with code 127", true),
         (String::new(), CommandEnd::Exited(127))
     );
     assert_eq!(
-        ended("x\n\nCommand timed out after 5 seconds", Verdict::Failed),
+        ended("x\n\nCommand timed out after 5 seconds", true),
         (
             "x".into(),
             CommandEnd::Terminated(ShellAbortReason::Timeout)
         )
     );
     assert_eq!(
-        ended("Command aborted", Verdict::Failed),
+        ended("Command aborted", true),
         (
             String::new(),
             CommandEnd::Terminated(ShellAbortReason::UserAbort)
         )
     );
-    assert_eq!(
-        ended("not on a Sunday", Verdict::Failed).1,
-        CommandEnd::Refused
-    );
+    assert_eq!(ended("not on a Sunday", true).1, CommandEnd::Refused);
 }
 
 #[test]
 fn a_streamed_command_starts_and_exits() {
     let request = ExecRequest::ShellStreamArgs(ShellArgs::default());
-    let all = given(
-        request,
-        result("x\n\nCommand exited with code 2", Verdict::Failed),
-    );
+    let all = given(request, result("x\n\nCommand exited with code 2", true));
     assert_eq!(all.len(), 3);
     let ExecReply::ShellStream(ShellStream {
         event: Some(shell_stream::Event::Exit(exit)),
