@@ -2,7 +2,6 @@
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json, json};
@@ -10,6 +9,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::config::Config;
 use crate::last_error;
 use crate::telemetry::log_file;
+use foundation::private_files::owner_only;
 use foundation::secrets;
 
 /// The most lines of the newest log.
@@ -31,7 +31,7 @@ pub(super) fn write(
     let bundle = anonymous(&bundle(config, report), config.home.as_deref());
     let mut options = OpenOptions::new();
     // A file that exists may be another report.
-    let opened = options.write(true).create_new(true).mode(0o600).open(&path);
+    let opened = owner_only(options.write(true).create_new(true)).open(&path);
     let written = opened.and_then(|mut file| file.write_all(format!("{bundle:#}\n").as_bytes()));
     match written {
         Ok(()) => Ok(path),

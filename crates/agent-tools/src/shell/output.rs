@@ -6,6 +6,7 @@ use tokio::fs::{File, OpenOptions};
 use tokio::io::AsyncWriteExt as _;
 
 use cursor_proto::agent::v1::OutputLocation;
+use foundation::private_files::owner_only;
 
 /// The most text of one stream that is sent, in UTF-16 units.
 const MAX_UNITS: usize = 1_048_576;
@@ -130,9 +131,9 @@ impl OutputSpill {
             let held = std::mem::take(&mut self.held);
             // If the file cannot be written, nothing more is held for it.
             self.threshold = None;
-            let mut options = OpenOptions::new();
-            options.write(true).create_new(true).mode(0o600);
-            let mut file = options.open(&self.path).await?;
+            let mut options = std::fs::OpenOptions::new();
+            owner_only(options.write(true).create_new(true));
+            let mut file = OpenOptions::from(options).open(&self.path).await?;
             file.write_all(&held).await?;
             (self.file, self.threshold) = (Some(file), Some(threshold));
         }
