@@ -59,8 +59,9 @@ enum PromptStep {
     Continue,
     /// The oldest open command ends.
     Result,
-    /// A checkpoint arrives, taken this many changes ago if that is possible.
-    Checkpoint { lag: usize },
+    /// A checkpoint arrives, taken this many changes ago if that is possible. A readable one names
+    /// its results and messages.
+    Checkpoint { lag: usize, is_readable: bool },
     /// The conversation is written to disk.
     Save,
     /// The host injects a message.
@@ -91,7 +92,8 @@ fn step() -> impl Strategy<Value = PromptStep> {
     prop_oneof![
         10 => Just(PromptStep::Continue),
         8 => Just(PromptStep::Result),
-        4 => (0..4_usize).prop_map(|lag| PromptStep::Checkpoint { lag }),
+        4 => (0..4_usize, any::<bool>())
+            .prop_map(|(lag, is_readable)| PromptStep::Checkpoint { lag, is_readable }),
         2 => Just(PromptStep::Save),
         2 => Just(PromptStep::Inject),
         3 => report.prop_map(PromptStep::Report),
@@ -143,6 +145,8 @@ struct PromptModel {
     requests: u32,
     /// Injections that the stream has not delivered.
     injected: Vec<Injection>,
+    /// The ids with which messages were sent.
+    message_ids: Vec<(String, Uuid)>,
     arrived: usize,
     /// Messages that the host's history contains.
     in_history: BTreeSet<String>,
@@ -180,6 +184,7 @@ impl PromptModel {
             open: BTreeMap::new(),
             requests: 0,
             injected: Vec::new(),
+            message_ids: Vec::new(),
             arrived: 0,
             in_history: BTreeSet::new(),
             executed: BTreeMap::new(),
@@ -193,7 +198,7 @@ impl PromptModel {
         match step {
             PromptStep::Continue => self.proceed(),
             PromptStep::Result => self.result(),
-            PromptStep::Checkpoint { lag } => self.checkpoint(lag),
+            PromptStep::Checkpoint { lag, is_readable } => self.checkpoint(lag, is_readable),
             PromptStep::Save => {
                 self.save();
                 let saved = self.unsaved.drain(..).map(FileEntry::InCheckpoint);
@@ -332,7 +337,7 @@ impl PromptModel {
     }
 
     /// The same calls, in the same order, as for a checkpoint of a real run.
-    fn checkpoint(&mut self, lag: usize) {
+    fn checkpoint(&mut self, lag: usize, is_readable: bool) {
         let last = self.earlier.len() - 1;
         let mut state = self.earlier[last - lag.min(last)].clone();
         state.sentences = self.now.sentences;
@@ -344,14 +349,20 @@ impl PromptModel {
             .collect();
         let contents = CheckpointContents {
             pending: PendingCalls::of(pending.iter().map(String::as_str)),
-            ..CheckpointContents::default()
+            finished: (state.results.iter().filter(|_| is_readable))
+                .map(|command| format!("call {command}."))
+                .collect(),
+            messages: (self.message_ids.iter())
+                .filter(|(text, _)| is_readable && state.messages.contains(text))
+                .map(|(_, id)| id.to_string())
+                .collect(),
         };
         self.unsaved.extend(self.effects.checkpoint(&contents));
         let held = self.answer.text.release();
         self.show(&held);
         self.answer.checkpoint();
         let unacknowledged = self.answer.text.unacknowledged();
-        self.inbox.checkpoint(&[]);
+        self.inbox.checkpoint(&contents.messages);
         let lacks = self.effects.lacks();
         let Coverage { history, answer } = self.rounds.checkpoint(&lacks, &unacknowledged);
         self.conversation.coverage = Some((history.len() - 1, answer));
@@ -368,6 +379,8 @@ impl PromptModel {
         let now = Instant::now();
         let injection = self.inbox.inject(message, Source::Separate, now);
         self.save();
+        let sent = (injection.message.text.clone(), injection.id);
+        self.message_ids.push(sent);
         self.injected.push(injection);
     }
 
