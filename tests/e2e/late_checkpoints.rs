@@ -136,6 +136,63 @@ fn a_late_state_on_disk_is_sent_everything_it_lacks() {
     );
 }
 
+/// Plays two rounds of calls with a checkpoint between them, kills the sidecar while the host
+/// executes the second call, and returns what the run after that is sent.
+fn sent_after_a_kill(between: &str) -> String {
+    let first = Steps::new()
+        .then(look("c1", "found 41"))
+        .text("It is 41, now the other one. ")
+        .then(between)
+        .then(look("c2", "found 42"))
+        .step(json!({"stall": true}))
+        .build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .then(USER_MESSAGE)
+        .text("83.")
+        .then(END)
+        .build();
+    let simulator = script(&[&first, &second]);
+    let state = tempfile::tempdir().unwrap();
+    let env = [("PI_CURSOR_STATE_DIR", state.path().to_str().unwrap())];
+    let mut session = guest(&simulator, &env);
+    let outcome = session.prompt("go");
+    let call = called(&outcome);
+    result(&mut session, &call, "found 41");
+    let outcome = session.turn();
+    let call = called(&outcome);
+    session.host.kill();
+    let env = [&[("PI_CURSOR_HTTP", "2")], &env[..]].concat();
+    let mut session = session.moved_to(&simulator, &env);
+    result(&mut session, &call, "found 42");
+    let outcome = session.turn();
+    assert_eq!(
+        (outcome.text.as_str(), outcome.stop.as_str()),
+        ("83.", "stop")
+    );
+    let requests = requests(&simulator);
+    assert_eq!(requests.len(), 2, "{requests:?}");
+    requests[1].clone()
+}
+
+/// Regression: text after the result counted as proof that the checkpoint contained it.
+#[test]
+fn a_late_state_after_more_text_is_sent_everything_it_lacks() {
+    for late in [LATE, r#"{ checkpoint = { turns = ["AAAA"] } }"#] {
+        let sent = sent_after_a_kill(late);
+        for result in ["found 41", "found 42"] {
+            assert_eq!(sent.matches(result).count(), 1, "{late} {result}: {sent}");
+        }
+    }
+}
+
+#[test]
+fn a_state_that_names_a_call_with_its_result_is_not_sent_it_again() {
+    let sent = sent_after_a_kill(r#"{ checkpoint = "auto" }"#);
+    assert!(sent.contains("found 42"), "{sent}");
+    assert!(!sent.contains("found 41"), "{sent}");
+}
+
 #[test]
 fn a_call_by_the_same_name_is_answered_from_the_record() {
     let first = Steps::new()

@@ -296,27 +296,36 @@ fn text_no_state_has_is_sent_to_the_next_stream() {
     }
 }
 
-/// A checkpoint that is sent after the delivery includes the message.
+/// A checkpoint after the delivery may still be older than it, unless it names the message or another
+/// one follows.
 #[test]
 fn text_a_state_has_is_not_sent_again() {
-    let first = Steps::new()
-        .text("Hm. ")
-        .then(INJECTED)
-        .then(DELIVERED)
-        .checkpoint()
-        .reset("internal_error")
-        .build();
-    let second = Steps::new()
-        .expect_state("last checkpoint")
-        .text("Heard.")
-        .then(END)
-        .build();
-    let simulator = runs(&[&first, &second]);
-    let mut session = session(&simulator);
-    session.user("go");
-    let outcome = interrupted(&mut session, "hurry");
-    assert_eq!(outcome.stop, "stop", "{outcome:?}");
-    assert_eq!(injected(&simulator.recorded(), 2), [""; 0]);
+    let opaque = r#"{ checkpoint = { rootPromptMessagesJson = ["YQ=="] } }"#;
+    for (state, sent_again) in [
+        (r#"{ checkpoint = "auto" }"#, &[][..]),
+        (opaque, &["hurry"]),
+        (&format!("{opaque}, {opaque}"), &[]),
+    ] {
+        let first = Steps::new()
+            .text("Hm. ")
+            .then(INJECTED)
+            .then(DELIVERED)
+            .then(state)
+            .reset("internal_error")
+            .build();
+        let second = Steps::new().expect_state("last checkpoint");
+        let second = match sent_again {
+            [] => second,
+            _ => second.then(INJECTED).then(DELIVERED),
+        };
+        let second = second.text("Heard.").then(END).build();
+        let simulator = runs(&[&first, &second]);
+        let mut session = session(&simulator);
+        session.user("go");
+        let outcome = interrupted(&mut session, "hurry");
+        assert_eq!(outcome.stop, "stop", "{outcome:?}");
+        assert_eq!(injected(&simulator.recorded(), 2), sent_again, "{state}");
+    }
 }
 
 /// The message got its own run, which fails before any checkpoint includes it.

@@ -21,10 +21,20 @@ pub(super) struct TurnContent {
     pub(super) assistant: String,
     /// The tool results so far.
     pub(super) tool_results: Vec<String>,
+    /// The calls of MCP tools that have a result, as JSON of `ToolCall`.
+    pub(super) tool_calls: Vec<Value>,
     /// The user messages injected so far.
-    pub(super) injected: Vec<String>,
+    pub(super) injected: Vec<InjectedMessage>,
     /// The id of the request.
     pub(super) request_id: String,
+}
+
+/// A user message that was injected into a run.
+#[derive(Debug, Clone)]
+pub(super) struct InjectedMessage {
+    /// Its id, as the client sent it.
+    pub(super) id: String,
+    pub(super) text: String,
 }
 
 /// A state and the new blobs it refers to.
@@ -64,25 +74,45 @@ pub(super) fn after_turn(
         roots.push(add_blob(message_json("system", SYSTEM_PROMPT)));
     }
     let mut turns = list(before, "turns");
+    let mut steps = Vec::new();
+    if turn.user.is_some() && !turn.assistant.is_empty() {
+        steps.push(json!({ "assistantMessage": { "text": turn.assistant } }));
+    }
+    let calls = turn.tool_calls.iter();
+    steps.extend(calls.map(|call| json!({ "toolCall": call })));
+    let mut add_turn = |user: Option<Value>, steps: &[Value]| {
+        let mut structure = json!({ "steps": [], "requestId": turn.request_id });
+        if let Some(user) = user {
+            let user = schema::encode("agent.v1.UserMessage", &user)?;
+            structure["userMessage"] = add_blob(user);
+        }
+        let steps = steps.iter().map(|step| {
+            let step = schema::encode("agent.v1.ConversationStep", step)?;
+            Ok(add_blob(step))
+        });
+        structure["steps"] = steps
+            .collect::<Result<Vec<Value>, MessageCodecError>>()?
+            .into();
+        let structure = json!({ "agentConversationTurn": structure });
+        let structure = schema::encode("agent.v1.ConversationTurnStructure", &structure)?;
+        turns.push(add_blob(structure));
+        Ok(())
+    };
+    match &turn.user {
+        Some(user) => {
+            let user = json!({ "text": user, "mode": "AGENT_MODE_AGENT" });
+            add_turn(Some(user), &steps)?;
+        }
+        // The run resumes a turn that the state contains, and adds to it.
+        None if !steps.is_empty() => add_turn(None, &steps)?,
+        None => {}
+    }
+    for message in &turn.injected {
+        let user = json!({ "text": message.text, "messageId": message.id });
+        add_turn(Some(user), &[])?;
+    }
     if let Some(user) = &turn.user {
         roots.push(add_blob(message_json("user", user)));
-        let user = json!({ "text": user, "mode": "AGENT_MODE_AGENT" });
-        let user = add_blob(schema::encode("agent.v1.UserMessage", &user)?);
-        let mut steps = Vec::new();
-        if !turn.assistant.is_empty() {
-            let step = json!({ "assistantMessage": { "text": turn.assistant } });
-            steps.push(add_blob(schema::encode(
-                "agent.v1.ConversationStep",
-                &step,
-            )?));
-        }
-        let structure = json!({ "agentConversationTurn": {
-            "userMessage": user, "steps": steps, "requestId": turn.request_id,
-        }});
-        turns.push(add_blob(schema::encode(
-            "agent.v1.ConversationTurnStructure",
-            &structure,
-        )?));
     }
     if !turn.assistant.is_empty() {
         roots.push(add_blob(message_json("assistant", &turn.assistant)));
@@ -91,8 +121,8 @@ pub(super) fn after_turn(
         roots.push(add_blob(message_json("tool", result)));
     }
 
-    for text in &turn.injected {
-        roots.push(add_blob(message_json("user", text)));
+    for message in &turn.injected {
+        roots.push(add_blob(message_json("user", &message.text)));
     }
 
     let used = before["tokenDetails"]["usedTokens"]
@@ -157,9 +187,8 @@ mod tests {
         let turn = TurnContent {
             user: Some("hi".into()),
             assistant: "hello".into(),
-            tool_results: Vec::new(),
-            injected: Vec::new(),
             request_id: "r".into(),
+            ..TurnContent::default()
         };
         let first = after_turn(&json!({}), &turn, None).unwrap();
         assert_eq!(
@@ -185,13 +214,28 @@ mod tests {
     }
 
     #[test]
+    fn calls_and_injected_messages_are_named_in_turns() {
+        let turn = TurnContent {
+            tool_calls: vec![json!({ "toolCallId": "c", "mcpToolCall": { "result": {} } })],
+            injected: vec![InjectedMessage {
+                id: "m".into(),
+                text: "hurry".into(),
+            }],
+            ..TurnContent::default()
+        };
+        let new = after_turn(&json!({}), &turn, None).unwrap();
+        assert_eq!(new.state["turns"].as_array().unwrap().len(), 2);
+        let blobs = new.blobs.concat();
+        assert!(blobs.windows(5).any(|part| part == b"hurry"));
+    }
+
+    #[test]
     fn a_resumed_turn_adds_only_its_answer() {
         let turn = TurnContent {
             user: None,
             assistant: "more".into(),
-            tool_results: Vec::new(),
-            injected: Vec::new(),
             request_id: "r".into(),
+            ..TurnContent::default()
         };
         let before = json!({ "rootPromptMessagesJson": ["AA=="], "turns": ["AQ=="] });
         let new = after_turn(&before, &turn, None).unwrap();

@@ -30,7 +30,7 @@ pub(crate) struct Effect {
     /// Whether the checkpoint that the current stream started from is known to lack the result.
     pub(super) is_missing: bool,
     /// Whether the current stream may still request it, because the checkpoint it started from may
-    /// be older than the call. A checkpoint that arrives before then lacks the result too.
+    /// be older than the call. Its own checkpoints may lack the result too.
     pub(super) is_unconfirmed: bool,
     /// Whether the current stream has continued without requesting it. The checkpoint it started
     /// from includes the result, or the model has chosen something else.
@@ -112,6 +112,11 @@ impl Effect {
         self.phase < Phase::ResultSent
     }
 
+    /// Returns whether the server has called it by this id, which is empty if it sent none.
+    pub(super) fn has_call_id(&self, call: &str) -> bool {
+        !call.is_empty() && self.call == call
+    }
+
     /// Returns whether the current stream has requested it.
     pub(super) fn is_on_stream(&self) -> bool {
         self.request.is_some()
@@ -127,8 +132,8 @@ impl Effect {
 
     /// Returns whether the newest checkpoint may lack the result of a call of the host.
     pub(super) fn is_lacked(&self) -> bool {
-        let is_unconfirmed = self.is_on_stream() && self.phase < Phase::LikelyInCheckpoint;
-        !self.host_calls.is_empty() && (is_unconfirmed || self.is_missing)
+        let is_unproven = self.is_on_stream() && self.phase < Phase::InCheckpoint;
+        !self.host_calls.is_empty() && (is_unproven || self.is_missing || self.is_unconfirmed)
     }
 
     /// Returns whether a stream that lacks the result is sent it if it requests the call again.

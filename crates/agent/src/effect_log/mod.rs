@@ -36,9 +36,9 @@ pub use self::file::{EffectLogFile, FileEntry, LeftFile};
 pub use self::phase::{Phase, PhaseEvent, TRANSITIONS, next};
 pub(crate) use self::queries::Replay;
 use crate::prompts;
+use crate::run::{CheckpointContents, ResultEvidence};
 use agent_tools::{ExecError, ExecReply, ExecRequest};
 use cursor_proto::agent::v1::ExecServerMessage;
-use cursor_proto::state::PendingCalls;
 
 /// Upper limit for the recorded replies. An effect that does not fit is dropped, and the run is
 /// not retried after a failure that would need it.
@@ -148,8 +148,11 @@ impl EffectLog {
                 effect.apply(PhaseEvent::CheckpointLoss);
             }
             let has_input = has_user_input || effect.precedes_host_call;
-            if effect.origin == Origin::Here && has_input {
-                effect.apply(PhaseEvent::NewInput);
+            match effect.origin {
+                Origin::Here if has_input => effect.apply(PhaseEvent::NewInput),
+                // Its owner sends the run every result that the checkpoint may lack.
+                Origin::Host if effect.is_doubtful() => effect.apply(PhaseEvent::Bypass),
+                _ => {}
             }
         }
         // The caller decides whether a log that is incomplete (see `can_report_all`) may be used.
@@ -221,13 +224,13 @@ impl EffectLog {
         self.apply(PhaseEvent::ModelProgress, |_| true);
     }
 
-    /// Records that the model writes, so that this stream does not request the calls any more that
-    /// it has not requested yet.
-    pub(crate) fn model_wrote(&mut self) {
+    /// Records that the turn ends: the model has read every result, and this stream requests no
+    /// call any more that it has not requested yet.
+    pub(crate) fn turn_ended(&mut self) {
         for effect in &mut self.effects {
             effect.is_unconfirmed = false;
         }
-        self.model_progressed();
+        self.apply(PhaseEvent::TurnEnd, |_| true);
     }
 
     /// Records that the server reported a call complete.
@@ -244,28 +247,33 @@ impl EffectLog {
     /// Records a checkpoint, and returns the digests of our own requests that it is the first to
     /// include for certain. Requests that the stream has passed are not repeated by one that
     /// resumes from it.
-    pub(crate) fn checkpoint(&mut self, pending: &PendingCalls) -> Vec<EffectDigest> {
+    pub(crate) fn checkpoint(&mut self, contents: &CheckpointContents) -> Vec<EffectDigest> {
         let mut saved = Vec::new();
         for effect in &mut self.effects {
-            let is_listed = pending.names(&effect.call);
+            let evidence = contents.result_of(&effect.call);
+            let is_listed = evidence == ResultEvidence::Missing;
             if effect.is_passed {
                 effect.is_passed = false;
                 effect.apply(PhaseEvent::Bypass);
             }
             if effect.is_on_stream() {
                 let before = effect.phase;
-                effect.apply(if is_listed {
-                    PhaseEvent::CheckpointWithout
-                } else {
-                    PhaseEvent::Checkpoint
+                effect.apply(match evidence {
+                    ResultEvidence::Missing => PhaseEvent::CheckpointWithout,
+                    ResultEvidence::Included => PhaseEvent::CheckpointWith,
+                    // It is newer than one of this stream that listed the call.
+                    ResultEvidence::Unknown if effect.is_missing => PhaseEvent::CheckpointWith,
+                    ResultEvidence::Unknown => PhaseEvent::Checkpoint,
                 });
                 effect.is_missing = is_listed;
                 if before != effect.phase && effect.phase == Phase::InCheckpoint {
                     let ours = effect.digest.filter(|_| effect.origin != Origin::Host);
                     saved.extend(ours);
                 }
+            } else if evidence == ResultEvidence::Included {
+                (effect.is_missing, effect.is_unconfirmed) = (false, false);
             } else {
-                effect.is_missing |= is_listed || effect.is_unconfirmed;
+                effect.is_missing |= is_listed;
             }
         }
         // Without replies, only a result that the checkpoint lacks is of interest.
@@ -337,13 +345,15 @@ impl EffectLog {
             return self.maybe_executed(id, digest);
         };
         let found = &mut self.effects[at];
-        if found.origin != Origin::Host && found.is_doubtful() && found.end.is_ok() {
+        // A call with the same id is the same call.
+        let is_repeated = found.origin == Origin::Host && found.has_call_id(call_id(request));
+        if found.is_doubtful() && !is_repeated && found.end.is_ok() {
             found.end = Err(ExecError(replayed_text::ran_before(&found.replies)));
             found.replies.clear();
         }
         found.apply(PhaseEvent::Replay);
         found.request = Some(RequestKey::Exec(id));
-        (found.is_passed, found.is_unconfirmed) = (false, false);
+        (found.is_passed, found.is_unconfirmed, found.is_missing) = (false, false, false);
         let found = self.effects[at].clone();
         if found.origin == Origin::Here {
             // The checkpoint included earlier requests that this stream did not repeat. Requests
@@ -369,9 +379,12 @@ impl EffectLog {
     /// Records that this stream has continued without these requests.
     fn pass(&mut self, which: impl Fn(&Effect) -> bool) {
         let earlier = |effect: &&mut Effect| {
-            effect.origin == Origin::Here
-                && !effect.is_on_stream()
-                && effect.phase < Phase::InCheckpoint
+            let may_be_skipped = match effect.origin {
+                Origin::Here => effect.phase < Phase::InCheckpoint,
+                Origin::Host => effect.is_doubtful(),
+                Origin::Earlier => false,
+            };
+            may_be_skipped && !effect.is_on_stream()
         };
         for effect in self.effects.iter_mut().filter(earlier) {
             effect.is_passed |= which(effect);

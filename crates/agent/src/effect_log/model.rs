@@ -2,10 +2,9 @@
 //!
 //! The simulated model of the server works through a list of commands: on each stream it requests
 //! the first one of which it does not know the result. A checkpoint contains what the server knew
-//! at some time since the checkpoint before it arrived, because checkpoints are late. The first
-//! request since then is in it, because a server writes a checkpoint for requests and for the end
-//! of a turn; and one that arrives after text includes the calls of the host before the text.
-//! Streams are lost, checkpoints abandoned, processes killed.
+//! at some time since the checkpoint before it arrived, because checkpoints are late: text that the
+//! model wrote since says nothing about it. Streams are lost, checkpoints abandoned, processes
+//! killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +12,7 @@ use proptest::prelude::*;
 
 use super::*;
 use cursor_proto::agent::v1::{McpArgs, McpResult, ShellArgs, ShellResult};
+use cursor_proto::state::PendingCalls;
 
 /// How many different commands there are. Those with an odd number are executed by the host.
 const COMMANDS: usize = 8;
@@ -69,8 +69,6 @@ struct EffectModel {
     now: Knowledge,
     /// Its earlier knowledge on this stream, since the last checkpoint arrived.
     snapshots: Vec<Knowledge>,
-    /// How many of these precede the last request to the host.
-    before_host_call: usize,
     checkpoint: Knowledge,
     /// Effects the newest checkpoint includes that the file does not say yet.
     unsaved: Vec<EffectDigest>,
@@ -116,9 +114,7 @@ impl EffectModel {
             EffectStep::Result => self.result(),
             EffectStep::Text => {
                 if self.open.is_empty() && self.now.results == self.now.requested {
-                    self.log.model_wrote();
-                    self.snapshots.drain(..self.before_host_call);
-                    self.before_host_call = 0;
+                    self.log.model_progressed();
                 }
             }
             EffectStep::Checkpoint { lag } => self.arrive(lag),
@@ -185,7 +181,7 @@ impl EffectModel {
         self.checkpoint = knows.clone();
         self.now = knows;
         self.now.requested.clone_from(&self.now.results);
-        (self.snapshots, self.before_host_call) = (vec![self.now.clone()], 0);
+        self.snapshots = vec![self.now.clone()];
     }
 
     fn changed(&mut self) {
@@ -201,14 +197,7 @@ impl EffectModel {
         };
         self.requests += 1;
         let (id, request) = (self.requests, request(command, self.requests));
-        let is_first = self.snapshots.iter().all(|state| *state == self.now);
         self.now.requested.insert(command);
-        if is_first {
-            self.snapshots.clear();
-        }
-        if is_hosts(command) {
-            self.before_host_call = self.snapshots.len();
-        }
         self.changed();
         if self.log.recall(id, &request).is_some() {
             self.now.results.insert(command);
@@ -246,13 +235,16 @@ impl EffectModel {
     fn arrive(&mut self, lag: usize) {
         let at = self.snapshots.len() - 1 - lag.min(self.snapshots.len() - 1);
         let state = self.snapshots[at].clone();
-        (self.snapshots, self.before_host_call) = (vec![self.now.clone()], 0);
+        self.snapshots = vec![self.now.clone()];
         let pending: Vec<String> = (state.requested.difference(&state.results))
             .filter(|command| is_hosts(**command))
             .map(|command| format!("call {command}."))
             .collect();
-        let pending = PendingCalls::of(pending.iter().map(String::as_str));
-        self.unsaved.extend(self.log.checkpoint(&pending));
+        let contents = CheckpointContents {
+            pending: PendingCalls::of(pending.iter().map(String::as_str)),
+            ..CheckpointContents::default()
+        };
+        self.unsaved.extend(self.log.checkpoint(&contents));
         self.checkpoint = state;
         let lacks = self.log.lacks();
         for command in self.transcript.intersection(&self.now.results) {

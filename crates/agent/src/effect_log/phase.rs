@@ -15,7 +15,8 @@ pub enum Phase {
     Acknowledged,
     /// One checkpoint has arrived after the server progressed: it may be older than the result.
     MaybeInCheckpoint,
-    /// One checkpoint has arrived after the acknowledgement: it may still be older.
+    /// One checkpoint has arrived after the acknowledgement: it may still be older. Or the turn has
+    /// ended, and the next checkpoint is its last.
     LikelyInCheckpoint,
     /// The newest checkpoint includes the result.
     InCheckpoint,
@@ -38,6 +39,10 @@ pub enum PhaseEvent {
     Checkpoint,
     /// A checkpoint arrives that lists the call as pending, so it does not include the result.
     CheckpointWithout,
+    /// A checkpoint arrives that names the call with its result, or does not list it any more.
+    CheckpointWith,
+    /// The server ends the turn, so the model has read every result.
+    TurnEnd,
     /// The stream is lost; the next one starts from the newest checkpoint.
     StreamLoss,
     /// A later stream requests it again and is sent the recorded result.
@@ -60,19 +65,29 @@ pub const TRANSITIONS: &[(Phase, PhaseEvent, Phase)] = {
         (Executing, Interruption, ResultSent),
         (ResultSent, ServerProgress, Progressed),
         (ResultSent, ModelProgress, Acknowledged),
+        (ResultSent, TurnEnd, LikelyInCheckpoint),
+        (ResultSent, CheckpointWith, InCheckpoint),
         (ResultSent, Bypass, InCheckpoint),
         (ResultSent, NewInput, MaybeInCheckpoint),
         (Progressed, ModelProgress, Acknowledged),
         (Progressed, Checkpoint, MaybeInCheckpoint),
+        (Progressed, CheckpointWith, InCheckpoint),
+        (Progressed, TurnEnd, LikelyInCheckpoint),
         (Progressed, StreamLoss, ResultSent),
         (Acknowledged, Checkpoint, LikelyInCheckpoint),
+        (Acknowledged, CheckpointWith, InCheckpoint),
+        (Acknowledged, TurnEnd, LikelyInCheckpoint),
         (Acknowledged, StreamLoss, ResultSent),
         (MaybeInCheckpoint, ModelProgress, LikelyInCheckpoint),
         (MaybeInCheckpoint, Checkpoint, InCheckpoint),
+        (MaybeInCheckpoint, CheckpointWith, InCheckpoint),
+        (MaybeInCheckpoint, TurnEnd, LikelyInCheckpoint),
         (MaybeInCheckpoint, CheckpointWithout, Acknowledged),
         (MaybeInCheckpoint, Replay, ResultSent),
         (MaybeInCheckpoint, Bypass, InCheckpoint),
         (LikelyInCheckpoint, Checkpoint, InCheckpoint),
+        (LikelyInCheckpoint, CheckpointWith, InCheckpoint),
+        (LikelyInCheckpoint, TurnEnd, InCheckpoint),
         (LikelyInCheckpoint, CheckpointWithout, Acknowledged),
         (LikelyInCheckpoint, Replay, ResultSent),
         (LikelyInCheckpoint, Bypass, InCheckpoint),

@@ -33,16 +33,10 @@ impl EffectLog {
     /// A result that the checkpoint includes is meant only if the call id is the same.
     pub(super) fn recorded(&self, digest: EffectDigest, call: &str) -> Option<usize> {
         let matches = |effect: &Effect| {
-            let is_same_call = !call.is_empty() && effect.call == call;
-            let needs_same_call = match effect.origin {
-                Origin::Host => effect.phase > Phase::Acknowledged,
-                Origin::Here | Origin::Earlier => {
-                    effect.phase == Phase::InCheckpoint || effect.is_passed
-                }
-            };
+            let needs_same_call = effect.phase == Phase::InCheckpoint || effect.is_passed;
             effect.digest == Some(digest)
                 && !effect.is_on_stream()
-                && (is_same_call || !needs_same_call)
+                && (effect.has_call_id(call) || !needs_same_call)
         };
         self.effects.iter().position(matches)
     }

@@ -4,6 +4,7 @@ use cursor_proto::agent::v1::{
     DeleteArgs, McpArgs, McpResult, ShellArgs, ShellResult, ShellStream, ShellStreamExit,
     ShellStreamStdout, shell_stream,
 };
+use cursor_proto::state::PendingCalls;
 
 fn shell(command: &str, call: &str) -> ExecRequest {
     ExecRequest::ShellArgs(ShellArgs {
@@ -35,22 +36,22 @@ fn a_recorded_result_is_replayed_once_per_stream_until_a_checkpoint_includes_it(
         assert_eq!((done.replies.len(), done.end), (1, Ok(())));
     }
     assert!(log.recall(9, &shell("make", "x")).is_none());
-    log.checkpoint(&PendingCalls::default());
-    log.checkpoint(&PendingCalls::default());
-    log.checkpoint(&PendingCalls::default());
+    log.checkpoint(&CheckpointContents::default());
+    log.checkpoint(&CheckpointContents::default());
+    log.checkpoint(&CheckpointContents::default());
     assert_eq!(
         log.visible_progress(),
         VisibleProgress::Remembered,
         "all of them may have come too early"
     );
     log.server_progressed();
-    log.checkpoint(&PendingCalls::default());
+    log.checkpoint(&CheckpointContents::default());
     assert_eq!(
         log.visible_progress(),
         VisibleProgress::Remembered,
         "it may have come too early"
     );
-    log.checkpoint(&PendingCalls::default());
+    log.checkpoint(&CheckpointContents::default());
     assert_eq!(log.visible_progress(), VisibleProgress::Nothing);
 }
 
@@ -61,7 +62,7 @@ fn a_checkpoint_keeps_results_not_yet_requested_again() {
     run(&mut log, 2, "two");
     log.restart();
     log.recall(9, &shell("one", "x")).unwrap();
-    log.checkpoint(&PendingCalls::default());
+    log.checkpoint(&CheckpointContents::default());
     assert!(log.recall(9, &shell("one", "x")).is_none());
     assert!(log.recall(9, &shell("two", "x")).is_some());
 }
@@ -70,7 +71,7 @@ fn a_checkpoint_keeps_results_not_yet_requested_again() {
 fn results_a_new_stream_skips_are_dropped() {
     let mut log = EffectLog::default();
     run(&mut log, 1, "make");
-    log.checkpoint(&PendingCalls::default());
+    log.checkpoint(&CheckpointContents::default());
     run(&mut log, 2, "edit");
     log.restart();
     log.recall(9, &shell("edit", "x")).unwrap();
@@ -109,7 +110,7 @@ fn interrupted_and_unidentifiable_requests_cannot_be_replayed() {
     assert_eq!(log.visible_progress(), VisibleProgress::Executed);
     log.restart();
     assert_eq!(log.visible_progress(), VisibleProgress::Executed);
-    log.checkpoint(&PendingCalls::default());
+    log.checkpoint(&CheckpointContents::default());
     assert_eq!(log.visible_progress(), VisibleProgress::Nothing);
     log.execute(2, &ExecRequest::SubagentArgs(Default::default()));
     assert_eq!(log.visible_progress(), VisibleProgress::Executed);
@@ -132,14 +133,14 @@ fn host_calls_are_matched_by_call_id_after_a_checkpoint() {
     log.call_host(2, &call("broken off"), "host-2", true);
     assert_eq!(log.visible_progress(), VisibleProgress::Called);
     let mut early = log.clone();
-    early.checkpoint(&PendingCalls::default());
+    early.checkpoint(&CheckpointContents::default());
     early.restart();
     assert!(
         early.recall(9, &call("b")).is_some(),
         "a state from before may give it another name"
     );
     log.server_progressed();
-    log.checkpoint(&PendingCalls::default());
+    log.checkpoint(&CheckpointContents::default());
     log.restart();
     run(&mut log, 1, "edit");
     assert!(log.recall(9, &call("b")).is_none());
@@ -153,8 +154,8 @@ fn a_new_run_gets_the_results_its_start_does_not_include() {
     let mut log = EffectLog::default();
     run(&mut log, 1, "make");
     log.server_progressed();
-    log.checkpoint(&PendingCalls::default());
-    log.checkpoint(&PendingCalls::default());
+    log.checkpoint(&CheckpointContents::default());
+    log.checkpoint(&CheckpointContents::default());
     run(&mut log, 2, "test");
     log.execute(3, &shell("deploy", "x"));
     log.restart();
@@ -177,7 +178,7 @@ fn an_unidentifiable_request_makes_the_log_incomplete() {
     let mut log = EffectLog::default();
     log.execute(1, &ExecRequest::SubagentArgs(Default::default()));
     assert!(!log.can_report_all(Start::State));
-    log.checkpoint(&PendingCalls::default());
+    log.checkpoint(&CheckpointContents::default());
     assert!(log.can_report_all(Start::State) && !log.can_report_all(Start::History));
     assert!(!EffectLog::lost().can_report_all(Start::State));
 }
@@ -233,7 +234,7 @@ fn effects_stay_recorded_when_a_stream_passes_them() {
     let mut log = EffectLog::default();
     run(&mut log, 1, "make");
     log.server_progressed();
-    log.checkpoint(&PendingCalls::default());
+    log.checkpoint(&CheckpointContents::default());
     log.execute(2, &shell("deploy", "a"));
     log.restart();
     log.recall(9, &shell("deploy", "x")).unwrap();
@@ -246,7 +247,7 @@ fn effects_stay_recorded_when_a_stream_passes_them() {
         assert!(again.recall(9, &shell(command, "y")).is_some(), "{command}");
     }
     // After a checkpoint it continues from there, unless that checkpoint is abandoned.
-    log.checkpoint(&PendingCalls::default());
+    log.checkpoint(&CheckpointContents::default());
     log.restart();
     assert!(log.recall(9, &shell("make", "y")).is_none());
     let mut log = log.for_next_run(Start::History, false);
@@ -260,8 +261,8 @@ fn a_result_in_two_checkpoints_is_replayed_under_its_own_call_id() {
     let mut log = EffectLog::default();
     run(&mut log, 1, "make");
     log.server_progressed();
-    log.checkpoint(&PendingCalls::default());
-    log.checkpoint(&PendingCalls::default());
+    log.checkpoint(&CheckpointContents::default());
+    log.checkpoint(&CheckpointContents::default());
     assert!(
         log.recall(9, &shell("make", "first")).is_none(),
         "this stream knows"
@@ -288,10 +289,10 @@ fn a_result_the_checkpoint_may_include_is_reported_as_text_and_then_executed() {
     log.reply(1, &said(shell_stream::Event::Exit(exit)));
     log.end(RequestKey::Exec(1), &Ok(()));
     log.server_progressed();
-    assert_eq!(log.checkpoint(&PendingCalls::default()), []);
+    assert_eq!(log.checkpoint(&CheckpointContents::default()), []);
     let mut known = log.clone();
     assert_eq!(
-        known.checkpoint(&PendingCalls::default()),
+        known.checkpoint(&CheckpointContents::default()),
         [EffectDigest::of(&shell("test", "b")).unwrap()]
     );
     known.restart();
@@ -328,8 +329,11 @@ fn effects_before_a_host_call_are_reported_as_already_executed() {
     assert!(log.recall(9, &shell("after", "x")).unwrap().end.is_ok());
 }
 
-fn lists(calls: &[&str]) -> PendingCalls {
-    PendingCalls::of(calls.iter().copied())
+fn lists(calls: &[&str]) -> CheckpointContents {
+    CheckpointContents {
+        pending: PendingCalls::of(calls.iter().copied()),
+        ..CheckpointContents::default()
+    }
 }
 
 /// Returns the log of a host call with or without a recorded result.
@@ -385,23 +389,24 @@ fn a_checkpoint_that_lists_a_call_as_pending_lacks_its_result() {
     resumed.restart();
     assert!(resumed.recall(1, &call("other id")).is_some());
     log.checkpoint(&lists(&["{\"id\":\"d\"}"]));
-    assert!(log.lacks().is_empty());
+    assert!(log.lacks().is_empty(), "it lists the call no more");
     let mut without_id = host_call("", true);
     without_id.model_progressed();
-    without_id.checkpoint(&lists(&["{\"id\":\"c\"}"]));
-    assert!(without_id.lacks().is_empty());
+    for lacks in [true, false] {
+        without_id.checkpoint(&lists(&["{\"id\":\"c\"}"]));
+        assert_eq!(!without_id.lacks().is_empty(), lacks);
+    }
 }
 
 #[test]
 fn a_pending_result_stays_missing_until_the_next_stream_is_sent_it() {
-    let late = |pending: &PendingCalls| {
+    let late = |pending: &CheckpointContents| {
         let mut log = host_call("c", true);
         log.checkpoint(pending);
         log.restart();
         log
     };
-    // It is unknown whether this checkpoint includes the result.
-    assert!(late(&lists(&[])).lacks().is_empty());
+    assert_eq!(late(&lists(&[])).lacks(), ["host-1"], "it may be older");
     let mut log = late(&lists(&["c"]));
     log.model_progressed();
     log.checkpoint(&lists(&[]));
@@ -413,6 +418,8 @@ fn a_pending_result_stays_missing_until_the_next_stream_is_sent_it() {
     assert_eq!(log.lacks(), ["host-1"]);
     log.recall(5, &call("c")).unwrap();
     log.model_progressed();
+    log.checkpoint(&lists(&[]));
+    assert_eq!(log.lacks(), ["host-1"], "it may be older than the request");
     log.checkpoint(&lists(&[]));
     assert!(log.lacks().is_empty());
     let mut log = late(&lists(&["c"]));
@@ -440,6 +447,8 @@ fn calls_without_a_record_are_lacked_until_a_checkpoint_includes_them() {
     assert_eq!(log.lacks(), ["a", "b", "c"]);
     log.end(RequestKey::Question(2), &Ok(()));
     log.model_progressed();
+    log.checkpoint(&lists(&[]));
+    assert_eq!(log.lacks(), ["a", "b", "c"], "it may be older");
     log.checkpoint(&lists(&[]));
     assert_eq!(log.lacks(), ["a", "b"]);
     assert_eq!(log.visible_progress(), VisibleProgress::Nothing);
@@ -473,12 +482,51 @@ fn a_checkpoint_before_a_call_is_repeated_lacks_its_result() {
     let mut log = resumed();
     log.checkpoint(&lists(&[]));
     assert_eq!(log.lacks(), ["host-1"], "the stream may still request it");
+    log.model_progressed();
+    log.checkpoint(&lists(&[]));
+    assert_eq!(log.lacks(), ["host-1"], "also after it has written text");
     log.recall(5, &call("c")).unwrap();
-    log.model_wrote();
+    log.model_progressed();
+    log.checkpoint(&lists(&[]));
+    assert_eq!(log.lacks(), ["host-1"], "it may be older than the result");
     log.checkpoint(&lists(&[]));
     assert!(log.lacks().is_empty(), "the stream was sent it again");
     let mut log = resumed();
-    log.model_wrote();
+    log.turn_ended();
+    assert!(log.lacks().is_empty(), "the stream ended without it");
+}
+
+#[test]
+fn a_checkpoint_that_names_a_result_includes_it() {
+    let named = CheckpointContents {
+        finished: ["c".to_owned()].into(),
+        ..CheckpointContents::default()
+    };
+    let mut log = host_call("c", true);
+    log.checkpoint(&named);
+    assert!(log.lacks().is_empty());
+    let mut log = host_call("c", true);
     log.checkpoint(&lists(&[]));
-    assert!(log.lacks().is_empty(), "the stream continued after it");
+    log.restart();
+    log.checkpoint(&named);
+    assert!(log.lacks().is_empty(), "the stream started with it");
+    let mut log = host_call("c", true);
+    log.model_progressed();
+    log.checkpoint(&lists(&[]));
+    assert_eq!(log.lacks(), ["host-1"], "it may be older than the result");
+    log.turn_ended();
+    assert!(log.lacks().is_empty(), "it is the last one of the turn");
+}
+
+/// The host would execute a call twice that the next stream requests under another id.
+#[test]
+fn a_call_of_the_host_in_doubt_is_answered_under_another_id() {
+    let mut log = host_call("c", true);
+    log.model_progressed();
+    log.checkpoint(&lists(&[]));
+    log.restart();
+    assert!(log.clone().recall(5, &call("c")).unwrap().end.is_ok());
+    let note = log.recall(5, &call("d")).unwrap();
+    assert!(note.end.is_err() && note.replies.is_empty(), "{note:?}");
+    assert!(log.recall(6, &call("e")).is_none(), "wanted again");
 }

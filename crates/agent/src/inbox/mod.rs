@@ -128,13 +128,26 @@ impl Inbox {
         Injection { id, message }
     }
 
-    /// Records a checkpoint: it includes every delivered message.
-    pub(crate) fn checkpoint(&mut self) {
+    /// Records a checkpoint that names these messages by the ids they were sent with. It includes
+    /// them, and what was delivered before the checkpoint before it; it may be older than a later
+    /// delivery.
+    pub(crate) fn checkpoint(&mut self, named: &[String]) {
         for message in &mut self.messages {
-            message.apply(MessageEvent::Checkpoint);
+            let id = message.injection.map(|id| id.to_string());
+            let is_named = id.is_some_and(|id| named.contains(&id));
+            message.apply(if is_named {
+                MessageEvent::CheckpointWith
+            } else {
+                MessageEvent::Checkpoint
+            });
         }
         let is_unsaved = |message: &InboxMessage| message.phase != MessagePhase::InCheckpoint;
         self.messages.retain(is_unsaved);
+    }
+
+    /// Records that the run has finished: its answer covers every delivered message.
+    pub(crate) fn finish(&mut self) {
+        self.messages.retain(InboxMessage::is_pending);
     }
 
     /// Returns the injections to send on a new stream, which continues from the newest checkpoint:

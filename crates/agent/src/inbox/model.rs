@@ -24,7 +24,11 @@ enum InboxStep {
     Queue,
     Deliver,
     Reject,
-    Checkpoint,
+    /// A checkpoint arrives; a late one is as old as the arrival of the one before.
+    Checkpoint {
+        is_late: bool,
+        is_readable: bool,
+    },
     LoseStream,
     /// The run ends, and another one is sent what is left.
     LoseRun,
@@ -36,7 +40,10 @@ fn step() -> impl Strategy<Value = InboxStep> {
         2 => Just(InboxStep::Queue),
         4 => Just(InboxStep::Deliver),
         1 => Just(InboxStep::Reject),
-        2 => Just(InboxStep::Checkpoint),
+        2 => any::<(bool, bool)>().prop_map(|(is_late, is_readable)| InboxStep::Checkpoint {
+            is_late,
+            is_readable,
+        }),
         2 => Just(InboxStep::LoseStream),
         1 => Just(InboxStep::LoseRun),
     ]
@@ -52,6 +59,8 @@ struct InboxModel {
     delivered: BTreeSet<String>,
     /// What checkpoints include.
     saved: BTreeSet<String>,
+    /// What the model had on this stream when the last checkpoint arrived.
+    before: BTreeSet<String>,
 }
 
 impl InboxModel {
@@ -93,19 +102,40 @@ impl InboxModel {
                     self.inbox.release();
                 }
             }
-            (InboxStep::Checkpoint, _) => {
+            (
+                InboxStep::Checkpoint {
+                    is_late,
+                    is_readable,
+                },
+                _,
+            ) => {
                 // The last checkpoint of a cancelled run may lack what was delivered to it.
                 if !self.inbox.is_released() {
-                    self.saved.extend(self.delivered.iter().cloned());
-                    self.inbox.checkpoint();
+                    let included = if is_late {
+                        &self.before
+                    } else {
+                        &self.delivered
+                    };
+                    self.saved.extend(included.iter().cloned());
+                    let of_checkpoint = |message: &&InboxMessage| {
+                        is_readable && included.contains(&message.unsaved.message.text)
+                    };
+                    let named = self.inbox.messages.iter().filter(of_checkpoint);
+                    let named: Vec<String> = (named.filter_map(|message| message.injection))
+                        .map(|id| id.to_string())
+                        .collect();
+                    self.before.clone_from(&self.delivered);
+                    self.inbox.checkpoint(&named);
                 }
             }
             (InboxStep::LoseStream, _) => {
+                self.before.clear();
                 self.delivered.clear();
                 self.sent = self.inbox.reinject(now);
             }
             (InboxStep::LoseRun, _) => {
                 (self.sent, self.delivered) = (Vec::new(), BTreeSet::new());
+                self.before.clear();
                 let left = self.inbox.take_except(0);
                 self.inbox = Inbox::default();
                 for message in left {

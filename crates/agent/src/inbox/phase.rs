@@ -11,6 +11,8 @@ pub enum MessagePhase {
     Queued,
     /// The model has it, but no checkpoint includes it.
     Delivered,
+    /// One checkpoint has arrived since: it may be older than the delivery.
+    MaybeInCheckpoint,
     /// A checkpoint includes it.
     InCheckpoint,
 }
@@ -26,6 +28,8 @@ pub enum MessageEvent {
     Delivery,
     /// A checkpoint arrives.
     Checkpoint,
+    /// A checkpoint arrives that names it.
+    CheckpointWith,
     /// The stream is lost, and the next one is sent it again.
     StreamLoss,
     /// The run is over.
@@ -45,9 +49,16 @@ pub const TRANSITIONS: &[(MessagePhase, MessageEvent, MessagePhase)] = {
         (Queued, Delivery, Delivered),
         (Queued, StreamLoss, Injected),
         (Queued, RunLoss, Waiting),
-        (Delivered, Checkpoint, InCheckpoint),
+        (Delivered, Checkpoint, MaybeInCheckpoint),
         (Delivered, StreamLoss, Injected),
         (Delivered, RunLoss, Waiting),
+        (MaybeInCheckpoint, Checkpoint, InCheckpoint),
+        (MaybeInCheckpoint, StreamLoss, Injected),
+        (MaybeInCheckpoint, RunLoss, Waiting),
+        (Injected, CheckpointWith, InCheckpoint),
+        (Queued, CheckpointWith, InCheckpoint),
+        (Delivered, CheckpointWith, InCheckpoint),
+        (MaybeInCheckpoint, CheckpointWith, InCheckpoint),
     ]
 };
 

@@ -35,7 +35,12 @@ fn a_message_has_a_deadline_until_the_server_reports_on_it() {
     );
     assert_eq!(inbox.report(&delivered), InjectionStep::Continue);
     assert!(inbox.is_delivered());
-    inbox.checkpoint();
+    inbox.checkpoint(&[]);
+    assert_eq!(inbox.separate(), [message("hurry")], "it may be older");
+    inbox.checkpoint(&[]);
+    assert_eq!(inbox.take(), []);
+    let named = inbox.inject(message("faster"), Source::Separate, now);
+    inbox.checkpoint(&[named.id.to_string()]);
     assert_eq!(inbox.take(), []);
 }
 

@@ -88,6 +88,8 @@ pub struct Checkpoint {
     /// The end of the shown text, as far as the checkpoint does not include it: an earlier stream
     /// generated that text, and this one has not repeated it.
     pub unacknowledged: String,
+    /// Ids of the user messages that it names.
+    pub messages: Vec<String>,
     /// Effects executed here that it is the first checkpoint to include for certain.
     pub saved: Vec<EffectDigest>,
 }

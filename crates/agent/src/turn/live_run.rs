@@ -482,7 +482,7 @@ impl LiveRun {
     /// Stores a checkpoint. What it lacks is sent again if the run is lost.
     fn checkpoint(&mut self, saved: Checkpoint) {
         self.on_disk = OnDisk::Stale;
-        self.inbox.checkpoint();
+        self.inbox.checkpoint(&saved.messages);
         if let Ok(Some(occupancy)) = occupancy(&saved.state) {
             self.occupancy = Some(occupancy);
         }
@@ -532,8 +532,7 @@ impl LiveRun {
         if let Some(Outcome::Finished) = outcome {
             self.conversation.pause = None;
             if !self.has_undelivered() {
-                // The finished answer covers them.
-                self.inbox.checkpoint();
+                self.inbox.finish();
             }
         }
     }

@@ -204,9 +204,8 @@ impl ResponderTurn<'_> {
         let turn = TurnContent {
             user: self.request.user_text().map(str::to_owned),
             assistant: self.run.sent_text().to_owned(),
-            tool_results: Vec::new(),
-            injected: Vec::new(),
             request_id: self.run.request_id().to_owned(),
+            ..TurnContent::default()
         };
         conversation_state::after_turn(self.request.conversation_state(), &turn, None)
             .map_err(failed)

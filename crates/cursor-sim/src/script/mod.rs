@@ -46,6 +46,8 @@ pub(super) struct Player<'a> {
     token_details: Option<Value>,
     /// Tool results that later checkpoints contain, so that a resumed script can skip them.
     tool_results: Vec<String>,
+    /// Calls of MCP tools that have a result, which later checkpoints name.
+    tool_calls: Vec<Value>,
     /// What the run had added to the conversation before the last exec request.
     before_exec: Option<conversation_state::TurnContent>,
 }
@@ -66,6 +68,7 @@ impl<'a> Player<'a> {
             open: HashMap::new(),
             token_details: None,
             tool_results: Vec::new(),
+            tool_calls: Vec::new(),
             before_exec: None,
         }
     }

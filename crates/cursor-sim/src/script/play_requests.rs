@@ -50,6 +50,13 @@ impl Player<'_> {
                 &exec.summary().present["requestContextResult"]["success"]["requestContext"],
             );
         }
+        if exec.request_case == "mcpArgs" && exec.thrown.is_none() {
+            let id = self.fill(&step.args["mcpArgs"]["toolCallId"])?;
+            self.tool_calls.push(json!({
+                "toolCallId": id,
+                "mcpToolCall": { "args": { "toolCallId": id }, "result": {} },
+            }));
+        }
         if let Some(marker) = &step.answer_marker {
             self.tool_results.push(match &exec.thrown {
                 // A throw is an answer too and must not be requested again.
@@ -158,6 +165,7 @@ impl Player<'_> {
             user: self.request.user_text().map(str::to_owned),
             assistant: self.run.sent_text().to_owned(),
             tool_results: self.tool_results.clone(),
+            tool_calls: self.tool_calls.clone(),
             injected: self.run.delivered_injections().to_vec(),
             request_id: self.run.request_id().to_owned(),
         }

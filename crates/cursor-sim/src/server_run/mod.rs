@@ -16,6 +16,7 @@ use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::conversation_state::InjectedMessage;
 use super::exchange::{ResponseSender, SendWindow};
 use super::inbox::{ClientInput, ReceivedFrames};
 use super::recording::{FrameContent, RecordingHandle, Side};
@@ -65,8 +66,10 @@ pub(super) struct ServerRun {
     heartbeats: bool,
     last_sent: Instant,
     injections: InjectionPolicy,
+    /// Injected messages by the id of the injection, until they are reported as delivered.
+    received_injections: HashMap<String, InjectedMessage>,
     /// Injected messages that were reported as delivered.
-    delivered_injections: Vec<String>,
+    delivered_injections: Vec<InjectedMessage>,
     /// Envelopes to be sent in one piece; `None` while not buffering.
     send_buffer: Option<BytesMut>,
     execs: HashMap<u32, Exec>,
@@ -114,6 +117,7 @@ impl ServerRun {
             heartbeats: true,
             last_sent: Instant::now(),
             injections: InjectionPolicy::default(),
+            received_injections: HashMap::new(),
             delivered_injections: Vec::new(),
             send_buffer: None,
             execs: HashMap::new(),
@@ -176,7 +180,7 @@ impl ServerRun {
     }
 
     /// Returns the injected messages that were reported as delivered.
-    pub(super) fn delivered_injections(&self) -> &[String] {
+    pub(super) fn delivered_injections(&self) -> &[InjectedMessage] {
         &self.delivered_injections
     }
 

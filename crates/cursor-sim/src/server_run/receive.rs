@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::pending_requests::Recipient;
 use super::{PendingRequest, RunStop, ServerRun};
+use crate::conversation_state::InjectedMessage;
 use crate::inbox::ClientInput;
 use crate::recording::{FrameContent, Side};
 use crate::schema::{self, MessageJson};
@@ -35,6 +36,16 @@ impl ServerRun {
             "runRequest" => return protocol_violation("a second runRequest on one run".into()),
             _ => return protocol_violation(format!("a client message of unknown kind {kind}")),
         };
+        let injection = &message.present["conversationAction"]["injectContextAction"];
+        if let Some(id) = injection["injectionId"].as_str() {
+            let message = &injection["userContext"]["userMessage"];
+            let part = |name: &str| message[name].as_str().unwrap_or_default().to_owned();
+            let message = InjectedMessage {
+                id: part("messageId"),
+                text: part("text"),
+            };
+            self.received_injections.insert(id.to_owned(), message);
+        }
         if is_unclaimed {
             // Keep only the last heartbeat, because their number is unbounded.
             if kind == "clientHeartbeat" {

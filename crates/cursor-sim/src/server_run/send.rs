@@ -66,6 +66,14 @@ impl ServerRun {
     /// Sends an `AgentServerMessage`; an answer to it is left for `expect_client`.
     pub(crate) async fn send(&mut self, message: &Value) -> Result<(), RunStop> {
         self.track(message, Recipient::ExpectClient);
+        let report = &message["interactionUpdate"]["contextInjectionState"];
+        if let (Some(id), true) = (
+            report["injectionId"].as_str(),
+            report["state"].get("delivered").is_some(),
+        ) {
+            let delivered = self.received_injections.remove(id);
+            self.delivered_injections.extend(delivered);
+        }
         let payload = encode(message)?;
         self.send_payload(payload).await
     }
@@ -134,10 +142,6 @@ impl ServerRun {
                 let change = json!({ "injectionId": injection["injectionId"], "state": state });
                 let update = json!({ "interactionUpdate": { "contextInjectionState": change } });
                 self.send(&update).await?;
-            }
-            if self.injections == InjectionPolicy::Delivered {
-                let text = injection["userContext"]["userMessage"]["text"].as_str();
-                self.delivered_injections.extend(text.map(str::to_owned));
             }
         }
         Ok(())

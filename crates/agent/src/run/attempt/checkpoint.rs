@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::Attempt;
+use crate::effect_log::EffectDigest;
 use crate::run::event::{Checkpoint, RunEvent};
 use cursor_proto::agent::v1::{ContextInjectionStateUpdate, context_injection_state};
 use cursor_proto::state;
@@ -20,17 +21,14 @@ impl Attempt<'_> {
         self.liveness_counts_until = None;
         // A copy, because the state is kept and the network buffer it arrived in should not be.
         let state = Bytes::copy_from_slice(state);
-        let saved = self.context.effects.checkpoint(&state::pending(&state));
+        let contents = self.reader.read(&state, self.context.blobs);
+        let saved = self.context.effects.checkpoint(&contents);
         self.release_all();
         self.context.answer.checkpoint();
-        let event = RunEvent::Checkpoint(Checkpoint {
-            lacks: self.context.effects.lacks(),
-            state: state.clone(),
-            unacknowledged: self.context.answer.text.unacknowledged(),
-            saved,
-        });
+        let checkpoint = self.describe(state.clone(), contents.messages, saved);
         (self.checkpoint, self.has_text) = (Some(state), false);
-        self.emit(event);
+        self.emit(RunEvent::Checkpoint(checkpoint));
+        self.is_confirmed = self.turn_ended.is_some();
         // This may be the last checkpoint, so shorten the wait. One that arrives before the
         // cancellation was sent is not.
         if let (Some(until), 0) = (self.cancel_deadline, self.unsent_until_cancel) {
@@ -39,14 +37,37 @@ impl Attempt<'_> {
         }
     }
 
+    /// Emits the last checkpoint of a finished stream again, if the end of the turn proves that it
+    /// includes more than was certain when it arrived.
+    pub(super) fn confirm_checkpoint(&mut self) {
+        if let (Some(state), false) = (self.checkpoint.clone(), self.is_confirmed) {
+            let checkpoint = self.describe(state, Vec::new(), Vec::new());
+            self.emit(RunEvent::Checkpoint(checkpoint));
+        }
+    }
+
+    fn describe(
+        &self,
+        state: Bytes,
+        messages: Vec<String>,
+        saved: Vec<EffectDigest>,
+    ) -> Checkpoint {
+        Checkpoint {
+            lacks: self.context.effects.lacks(),
+            state,
+            unacknowledged: self.context.answer.text.unacknowledged(),
+            messages,
+            saved,
+        }
+    }
+
     /// Records what an update says about results sent earlier: the server has received them if it
     /// continues.
     pub(super) fn note_received(&mut self, event: &RunEvent) {
         match event {
             RunEvent::Text(text) | RunEvent::Thinking(text) if text.is_empty() => {}
-            RunEvent::Text(_) | RunEvent::Thinking(_) | RunEvent::TurnEnded(_) => {
-                self.context.effects.model_wrote();
-            }
+            RunEvent::Text(_) | RunEvent::Thinking(_) => self.context.effects.model_progressed(),
+            RunEvent::TurnEnded(_) => self.context.effects.turn_ended(),
             // The model reads a message after the results that were sent before it. That a message
             // was queued or rejected says nothing about the model.
             RunEvent::Injection(report) if is_delivered(report) => {

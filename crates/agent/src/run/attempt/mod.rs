@@ -23,6 +23,7 @@ use uuid::Uuid;
 use self::call_batch::CallBatch;
 use self::pending_events::PendingEvents;
 use super::blobs::Blobs;
+use super::checkpoint_contents::CheckpointReader;
 use super::event::{RunEvent, Usage};
 use super::limits::{LimitError, MAX_ANSWER};
 use super::open_execs::{self, OpenExecs};
@@ -145,6 +146,9 @@ struct Attempt<'a> {
     outbox_bytes: usize,
     /// The newest checkpoint of this stream.
     checkpoint: Option<Bytes>,
+    /// Whether it arrived after the turn's end.
+    is_confirmed: bool,
+    reader: CheckpointReader,
     /// Whether text was received since that checkpoint.
     has_text: bool,
     usage: Option<Usage>,
@@ -201,6 +205,8 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         outbox: VecDeque::new(),
         outbox_bytes: 0,
         checkpoint: None,
+        is_confirmed: false,
+        reader: CheckpointReader::default(),
         has_text: false,
         usage: None,
         tally: StreamStats::new(now),
@@ -224,6 +230,7 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
     attempt.close_batch(&reason);
     if let CloseReason::Finished = reason {
         attempt.release_all();
+        attempt.confirm_checkpoint();
     }
     while let Some(event) = attempt.pending.pop() {
         if attempt.context.events.send(event).await.is_err() {

@@ -2,7 +2,6 @@
 
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use super::super::event::RunEvent;
 use super::super::query_replies;
@@ -77,7 +76,8 @@ impl Attempt<'_> {
             payload: Some(inject_context_action::Payload::UserContext(
                 UserContextInjection {
                     user_message: Some(cursor_proto::agent::v1::UserMessage {
-                        message_id: Uuid::new_v4().to_string(),
+                        // A checkpoint that includes the message names it.
+                        message_id: injection.id.to_string(),
                         ..injection.message.proto()
                     }),
                     request_context: None,

@@ -64,6 +64,7 @@ mod tests {
             state: Bytes::from(vec![0; bytes]),
             lacks: Vec::new(),
             unacknowledged: String::new(),
+            messages: Vec::new(),
             saved: Vec::new(),
         })
     }

@@ -4,10 +4,8 @@
 //! The simulated server works through a script: a sentence, a native command, a call of the host,
 //! the next sentence. On each stream it continues after what that stream knows: its checkpoint and
 //! what it was sent. A checkpoint contains what the server knew at some time since the checkpoint
-//! before it arrived, but all text and messages: models of each log alone cover late text. The first
-//! request since the last checkpoint is in every later one, because a server writes a checkpoint
-//! for requests and for the end of a turn. Messages that a checkpoint includes are in the host's
-//! history when the host sends it again.
+//! before it arrived, but all text: the model of the answer log covers late text. Messages that a
+//! checkpoint includes are in the host's history when the host sends it again.
 
 mod invariants;
 mod script;
@@ -30,8 +28,8 @@ use crate::effect_log::{EffectDigest, EffectLog, FileEntry, RequestKey, Start};
 use crate::inbox::{Inbox, InjectionStep, Source};
 use crate::message::Message;
 use crate::run::{
-    Injection, Progress, RestartOwner, RetryBudget, RetryDecision, RetryPolicy, UserMessage,
-    VisibleProgress,
+    CheckpointContents, Injection, Progress, RestartOwner, RetryBudget, RetryDecision, RetryPolicy,
+    UserMessage, VisibleProgress,
 };
 use agent_tools::ExecReply;
 use cursor_client::failure::Failure;
@@ -61,8 +59,9 @@ enum PromptStep {
     Continue,
     /// The oldest open command ends.
     Result,
-    /// A checkpoint arrives, taken this many changes ago if that is possible.
-    Checkpoint { lag: usize },
+    /// A checkpoint arrives, taken this many changes ago if that is possible. A readable one names
+    /// its results and messages.
+    Checkpoint { lag: usize, is_readable: bool },
     /// The conversation is written to disk.
     Save,
     /// The host injects a message.
@@ -93,7 +92,8 @@ fn step() -> impl Strategy<Value = PromptStep> {
     prop_oneof![
         10 => Just(PromptStep::Continue),
         8 => Just(PromptStep::Result),
-        4 => (0..4_usize).prop_map(|lag| PromptStep::Checkpoint { lag }),
+        4 => (0..4_usize, any::<bool>())
+            .prop_map(|(lag, is_readable)| PromptStep::Checkpoint { lag, is_readable }),
         2 => Just(PromptStep::Save),
         2 => Just(PromptStep::Inject),
         3 => report.prop_map(PromptStep::Report),
@@ -145,6 +145,8 @@ struct PromptModel {
     requests: u32,
     /// Injections that the stream has not delivered.
     injected: Vec<Injection>,
+    /// The ids with which messages were sent.
+    message_ids: Vec<(String, Uuid)>,
     arrived: usize,
     /// Messages that the host's history contains.
     in_history: BTreeSet<String>,
@@ -182,6 +184,7 @@ impl PromptModel {
             open: BTreeMap::new(),
             requests: 0,
             injected: Vec::new(),
+            message_ids: Vec::new(),
             arrived: 0,
             in_history: BTreeSet::new(),
             executed: BTreeMap::new(),
@@ -195,7 +198,7 @@ impl PromptModel {
         match step {
             PromptStep::Continue => self.proceed(),
             PromptStep::Result => self.result(),
-            PromptStep::Checkpoint { lag } => self.checkpoint(lag),
+            PromptStep::Checkpoint { lag, is_readable } => self.checkpoint(lag, is_readable),
             PromptStep::Save => {
                 self.save();
                 let saved = self.unsaved.drain(..).map(FileEntry::InCheckpoint);
@@ -249,9 +252,8 @@ impl PromptModel {
                     return;
                 };
                 self.now.sentences += 1;
-                self.earlier.clear();
                 self.changed();
-                self.effects.model_wrote();
+                self.effects.model_progressed();
                 self.has_text = true;
                 let new = self.answer.text.take(sentence);
                 self.show(&new);
@@ -268,11 +270,7 @@ impl PromptModel {
     fn request(&mut self, command: usize) {
         self.requests += 1;
         let (id, request) = (self.requests, request(command, self.requests));
-        let is_first = self.earlier.iter().all(|state| *state == self.now);
         self.now.requested.insert(command);
-        if is_first {
-            self.earlier.clear();
-        }
         self.changed();
         if self.effects.recall(id, &request).is_some() {
             self.now.results.insert(command);
@@ -339,23 +337,32 @@ impl PromptModel {
     }
 
     /// The same calls, in the same order, as for a checkpoint of a real run.
-    fn checkpoint(&mut self, lag: usize) {
+    fn checkpoint(&mut self, lag: usize, is_readable: bool) {
         let last = self.earlier.len() - 1;
         let mut state = self.earlier[last - lag.min(last)].clone();
-        state.messages.clone_from(&self.now.messages);
+        state.sentences = self.now.sentences;
         self.in_history.extend(state.messages.iter().cloned());
         self.earlier = vec![self.now.clone()];
         let pending: Vec<String> = (state.requested.difference(&state.results))
             .filter(|command| is_hosts(**command))
             .map(|command| format!("call {command}."))
             .collect();
-        let pending = PendingCalls::of(pending.iter().map(String::as_str));
-        self.unsaved.extend(self.effects.checkpoint(&pending));
+        let contents = CheckpointContents {
+            pending: PendingCalls::of(pending.iter().map(String::as_str)),
+            finished: (state.results.iter().filter(|_| is_readable))
+                .map(|command| format!("call {command}."))
+                .collect(),
+            messages: (self.message_ids.iter())
+                .filter(|(text, _)| is_readable && state.messages.contains(text))
+                .map(|(_, id)| id.to_string())
+                .collect(),
+        };
+        self.unsaved.extend(self.effects.checkpoint(&contents));
         let held = self.answer.text.release();
         self.show(&held);
         self.answer.checkpoint();
         let unacknowledged = self.answer.text.unacknowledged();
-        self.inbox.checkpoint();
+        self.inbox.checkpoint(&contents.messages);
         let lacks = self.effects.lacks();
         let Coverage { history, answer } = self.rounds.checkpoint(&lacks, &unacknowledged);
         self.conversation.coverage = Some((history.len() - 1, answer));
@@ -372,6 +379,8 @@ impl PromptModel {
         let now = Instant::now();
         let injection = self.inbox.inject(message, Source::Separate, now);
         self.save();
+        let sent = (injection.message.text.clone(), injection.id);
+        self.message_ids.push(sent);
         self.injected.push(injection);
     }
 
@@ -389,10 +398,11 @@ impl PromptModel {
             MessageReport::Rejected => State::Rejected(ContextInjectionRejected::default()),
         };
         let is_delivered = matches!(report, MessageReport::Delivered);
-        if is_delivered && self.open.is_empty() && self.now.results == self.now.requested {
-            self.earlier.clear();
+        if is_delivered {
             self.changed();
-            self.effects.model_progressed();
+            if self.open.is_empty() && self.now.results == self.now.requested {
+                self.effects.model_progressed();
+            }
         }
         if self.update(id, state) == InjectionStep::Release {
             self.send_separately();
