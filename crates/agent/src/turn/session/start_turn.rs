@@ -319,10 +319,15 @@ impl SessionTask {
                 request.send(remark).await;
             }
         }
-        let settings = request
-            .library
-            .open(&request.policy.cursor, &request.workspace)
-            .await;
+        let settings = match self.settings.take() {
+            Some(settings) => settings,
+            None => {
+                let library = &request.library;
+                library
+                    .open(&request.policy.cursor, &request.workspace)
+                    .await
+            }
+        };
         let problems = settings.servers.problems(snapshot.tools.len());
         for notice in settings.notices.iter().chain(&problems) {
             if self.shown_notices.insert(notice.clone()) {
