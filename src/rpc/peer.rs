@@ -399,14 +399,13 @@ impl HostConnection {
         params: Option<&RawValue>,
         cancel: CancellationToken,
     ) -> impl Future<Output = (Vec<u8>, bool)> + Send + use<> {
-        let params = params.map(|params| params.get().to_owned());
+        let params = Params::new(params.map(RawValue::get)).into_owned();
         let mut extensions = Extensions::new();
         extensions.insert(self.peer.clone());
         extensions.insert(cancel.clone());
         let raw_id = id.to_owned();
         async move {
             let id = serde_json::from_str(&raw_id).map_or(Id::Null, Id::into_owned);
-            let params = Params::new(params.as_deref()).into_owned();
             let work = async {
                 match callback {
                     MethodCallback::Async(method) => {
