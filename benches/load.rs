@@ -27,6 +27,8 @@ use report::Samples;
 
 const PARKED: usize = 500;
 const STREAMING: usize = 50;
+/// Sessions that wait for their next turn.
+const IDLE: usize = 200;
 /// The number of tokens of a streaming run, and the time between two.
 const WORDS: usize = 100;
 const EVERY_MS: usize = 20;
@@ -50,6 +52,8 @@ fn main() {
     let parked = rss_kib(&host);
     let all = streaming(&mut host, STREAMING, "all", &seen);
     let under_load = rss_kib(&host);
+    // In a process of their own, so that they do not get the memory of runs that have ended.
+    let idle = idle_session_kib(relay);
     let evicted = evictions(&mut host);
     assert_eq!(evicted, 0, "all of them still wait");
 
@@ -99,6 +103,8 @@ fn main() {
     let each = parked.saturating_sub(before) as f64 / PARKED as f64;
     println!("{:<52} {:>9.1}", "a waiting run (KiB)", each);
     figure("memory of a waiting run", "KiB", each);
+    println!("{:<52} {idle:>9.1}", "an idle session (KiB)");
+    figure("memory of an idle session", "KiB", idle);
     println!(
         "{:<52} {:>9.2}",
         format!("starting {PARKED} runs up to their calls (s)"),
@@ -153,6 +159,22 @@ fn park(host: &mut BenchHost, runs: usize) {
     }
 }
 
+/// Returns the memory of a session that has answered a turn and waits for the next.
+fn idle_session_kib(backend: SocketAddr) -> f64 {
+    let mut host = BenchHost::start(backend);
+    let mut open = |range: std::ops::Range<usize>| {
+        for session in range {
+            let name = format!("idle{session}");
+            begin(&mut host, &name, "@answers");
+            while host.receive()["id"] != name.as_str() {}
+        }
+        rss_kib(&host)
+    };
+    let before = open(0..IDLE);
+    let after = open(IDLE..2 * IDLE);
+    after.saturating_sub(before) as f64 / IDLE as f64
+}
+
 fn begin(host: &mut BenchHost, session: &str, text: &str) {
     let params = json!({"turnId": session, "sessionId": session, "workspace": "/workspace",
         "systemPrompt": "Be brief.",
@@ -194,6 +216,10 @@ async fn simulator(seen: FirstSeenTimes) -> (Sim, SocketAddr) {
 [[run]]
 steps = [ { exec = { mcpArgs = { name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "c", args = { q = "it" } } }, timeout_ms = 600000 }, { usage = {} }, { end = true } ]
 "#;
+    let answers = r#"name = "answers"
+[[run]]
+steps = [ { text = "Done." }, { checkpoint = "auto" }, { usage = {} }, { end = true } ]
+"#;
     let source = |label: &str, text: String| ScenarioSource::Toml {
         label: label.into(),
         text,
@@ -202,6 +228,7 @@ steps = [ { exec = { mcpArgs = { name = "pi__look", providerIdentifier = "pi", t
         scenarios: vec![
             source("streams.toml", streams),
             source("parks.toml", parks.into()),
+            source("answers.toml", answers.into()),
         ],
         http2: Http2::Force,
         ..Options::default()

@@ -38,12 +38,15 @@ fn node() -> PathBuf {
 }
 
 fn main() {
-    let (ours, theirs) = start();
+    let [ours, floor, theirs] = start();
     row(
         "spawn to `initialize` answered",
         "ms",
         &ours,
-        &[("an empty Node script", Some(theirs))],
+        &[
+            ("`echo`, the least a program takes", Some(floor)),
+            ("an empty Node script", Some(theirs)),
+        ],
     );
     row("idle resident memory", "MB", &resident(), &[]);
     let [ours, none, empty] = pi_start();
@@ -100,10 +103,9 @@ fn sidecar() -> Child {
     child
 }
 
-/// Milliseconds until our first answer, and until Node runs a script.
-fn start() -> (Samples, Samples) {
-    let mut ours = Vec::new();
-    let mut theirs = Vec::new();
+/// Milliseconds until our first answer, until `echo` has written, and until Node runs a script.
+fn start() -> [Samples; 3] {
+    let [mut ours, mut floor, mut theirs] = [const { Vec::new() }; 3];
     for _ in 0..STARTS {
         let started = Instant::now();
         let mut child = sidecar();
@@ -111,11 +113,19 @@ fn start() -> (Samples, Samples) {
         child.kill().unwrap();
         child.wait().unwrap();
         let started = Instant::now();
+        let mut echo = Command::new("/bin/echo");
+        let mut child = echo.arg("x").stdout(Stdio::piped()).spawn().unwrap();
+        let mut answer = [0; 1];
+        let stdout = child.stdout.as_mut().unwrap();
+        stdout.read_exact(&mut answer).unwrap();
+        floor.push(started.elapsed().as_secs_f64() * 1000.0);
+        child.wait().unwrap();
+        let started = Instant::now();
         let output = Command::new(node()).args(["-p", "1"]).output().unwrap();
         assert!(output.status.success());
         theirs.push(started.elapsed().as_secs_f64() * 1000.0);
     }
-    (Samples::of(ours), Samples::of(theirs))
+    [ours, floor, theirs].map(Samples::of)
 }
 
 fn resident() -> Samples {

@@ -40,33 +40,32 @@ fn main() {
     let large = tempfile::tempdir().unwrap();
     fill(large.path());
 
-    let first_delta = |workspace: &Path| {
-        let mut host = BenchHost::start(sim.address());
-        let mut messages = Vec::new();
-        let times = (0..TURNS).map(|_| {
-            std::thread::sleep(PAUSE);
-            turn(&mut host, workspace, &mut messages)
-        });
-        Samples::of(times.collect())
-    };
-    let (small, big) = (first_delta(empty.path()), first_delta(large.path()));
+    let [small, big] = first_deltas(&sim, [empty.path(), large.path()]);
     row(
         "send to first delta, git repository of 60,000 files in 20,000 folders",
         &big,
-        ("an empty folder", small),
+        &[("an empty folder", Some(small))],
     );
 
     let processor = |count: usize| {
         let mut host = BenchHost::start(sim.address());
         let mut messages = history(count);
         turn(&mut host, empty.path(), &mut messages); // sends the whole history
-        let before = cpu_ms(&host);
-        for _ in 0..TURNS {
+        let times = (0..TURNS).map(|_| {
+            let before = cpu_ms(&host);
             turn(&mut host, empty.path(), &mut messages);
-        }
-        Samples::one((cpu_ms(&host) - before) / TURNS as f64)
+            cpu_ms(&host) - before
+        });
+        Samples::of(times.collect())
     };
     let few = processor(10);
+    row("CPU of a turn, 10 messages of history", &few, &[]);
+    let beside = |samples: &Samples| [("10 messages", Some(samples.clone()))];
+    row(
+        "CPU of a turn, 1,000 messages of history",
+        &processor(1_000),
+        &beside(&few),
+    );
     let text = Json::Array(history(10_000)).to_string();
     let parse = || {
         let began = Instant::now();
@@ -76,31 +75,37 @@ fn main() {
         parsing
     };
     let parsing = Samples::of((0..TURNS).map(|_| parse()).collect());
-    let short = |samples: &Samples| ("10 messages", samples.clone());
+    let [few] = beside(&few);
     row(
-        "CPU of a turn, 1,000 messages of history",
-        &processor(1_000),
-        short(&few),
-    );
-    let many = processor(10_000);
-    row("CPU of a turn, 10,000 messages", &many, short(&few));
-    row(
-        "CPU of a turn, 10,000 messages",
-        &many,
-        ("parsing their JSON once", parsing),
+        "CPU of a turn, 10,000 messages of history",
+        &processor(10_000),
+        &[few, ("parsing their JSON once", Some(parsing))],
     );
 }
 
-fn row(what: &str, ours: &Samples, (name, beside): (&str, Samples)) {
-    let (ms, other) = (ours.median(), beside.median());
-    println!("{what:<72} {ms:>9.2} ms  {name} {other:.2} ms");
-    report::record(
-        "Large workspaces, long sessions",
-        what,
-        "ms",
-        ours,
-        &[(name, Some(beside))],
-    );
+/// Returns the times to the first text in two workspaces, in turns that alternate.
+fn first_deltas(sim: &Sim, workspaces: [&Path; 2]) -> [Samples; 2] {
+    let mut sides = workspaces.map(|workspace| {
+        let host = BenchHost::start(sim.address());
+        (host, workspace, Vec::new(), Vec::new())
+    });
+    for _ in 0..TURNS {
+        for (host, workspace, messages, times) in &mut sides {
+            std::thread::sleep(PAUSE);
+            times.push(turn(host, workspace, messages));
+        }
+    }
+    sides.map(|(.., times)| Samples::of(times))
+}
+
+fn row(what: &str, ours: &Samples, beside: &[(&str, Option<Samples>)]) {
+    println!("{what:<72} {:>9.2} ms", ours.median());
+    for (name, theirs) in beside {
+        if let Some(theirs) = theirs {
+            println!("{name:>72} {:>9.2} ms", theirs.median());
+        }
+    }
+    report::record("Large workspaces, long sessions", what, "ms", ours, beside);
 }
 
 /// Takes a turn and returns the milliseconds to its first text.

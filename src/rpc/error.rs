@@ -53,6 +53,10 @@ pub(super) fn params<Wanted: DeserializeOwned>(
     params: &Params<'_>,
 ) -> Result<Wanted, ErrorObjectOwned> {
     let text = params.as_str().unwrap_or("{}");
+    // Only an error needs the path.
+    if let Ok(wanted) = serde_json::from_str(text) {
+        return Ok(wanted);
+    }
     let reader = &mut serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(reader).map_err(|error| {
         let path = error.path().to_string();

@@ -18,8 +18,8 @@ use super::protocol::RawMessage;
 use crate::image_url;
 use agent::conversation::transcript::{Tool, Transcript};
 use agent::message::{
-    Answer, AnswerPart, Content, Message, MessageKind, MessageOutline, Summarized, ToolCall,
-    ToolResult, short_hash,
+    Answer, AnswerPart, Content, HistoryHash, Message, MessageKind, MessageOutline, Summarized,
+    ToolCall, ToolResult, short_hash,
 };
 use agent_tools::bridge::HostResult;
 use node::MessageNode;
@@ -62,10 +62,22 @@ impl TranscriptReader {
             .map(|message| self.outlines.key(message.text()))
             .collect();
         let mut new = Vec::new();
+        let mut history = HistoryHash::default();
         let known = self.outlines.get(&keys);
         for (index, ((text, key), known)) in messages.into_iter().zip(keys).zip(known).enumerate() {
             if let Some(outline) = known {
+                let place = parser.messages.len();
+                let is_in_place = outline.follows(history);
+                let outline = if is_in_place {
+                    outline
+                } else {
+                    outline.elsewhere()
+                };
                 let message = Message::unparsed(outline, text.into_text(), parse_alone);
+                history = message.end_history(history, place);
+                if !is_in_place && let Some(outline) = MessageOutline::of(&message, place) {
+                    new.push((key, outline));
+                }
                 parser.messages.push(message);
                 continue;
             }
@@ -76,6 +88,9 @@ impl TranscriptReader {
                 "system" | "developer" => prompt.apply(&message)?,
                 role => {
                     parser.push(&message, role)?;
+                    for (place, message) in parser.messages.iter().enumerate().skip(before) {
+                        history = message.end_history(history, place);
+                    }
                     if is_self_contained(message.value, role)
                         && let [message] = &parser.messages[before..]
                         && let Some(outline) = MessageOutline::of(message, before)

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use ts_rs::TS;
 
 use super::account::{self, Logins};
+use super::early_params::EarlyParams;
 use super::error::{self, INVALID_PARAMS};
 use super::models::{ListFreshness, ModelService};
 use super::peer::Peer;
@@ -131,7 +132,13 @@ where
             let register =
                 module.register_async_method(name, move |params, context, extensions| {
                     let handler = handler.clone();
-                    async move { handler(error::params(&params)?, context, extensions).await }
+                    async move {
+                        let params = match EarlyParams::take(&extensions) {
+                            Some(params) => params,
+                            None => error::params(&params)?,
+                        };
+                        handler(params, context, extensions).await
+                    }
                 });
             register.map(|_| ())
         }),

@@ -5,6 +5,7 @@
 
 mod account;
 mod bridge_endpoint;
+mod early_params;
 mod error;
 // Public for fuzzing only.
 #[doc(hidden)]

@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::Duration;
 use tokio_util::sync::CancellationToken;
 
+use super::early_params::{self, RequestParams};
 use super::error;
 use super::frame::{self, Inbound, MessageHeader};
 use super::reply_queue::{HostGone, ReplyQueue};
@@ -268,6 +269,11 @@ impl HostConnection {
                 return Ok(None);
             }
         };
+        if let Some(request) = early_params::read(body) {
+            let params = RequestParams::Parsed(request.params);
+            self.request(request.id, request.method, params).await?;
+            return Ok(None);
+        }
         let message: IncomingMessage<'_> = match serde_json::from_slice(body) {
             Ok(message) => message,
             Err(problem) => {
@@ -281,7 +287,10 @@ impl HostConnection {
             }
         };
         match (message.method, message.id) {
-            (Some(method), Some(id)) => self.request(id.get(), &method, message.params).await?,
+            (Some(method), Some(id)) => {
+                let params = RequestParams::Text(message.params);
+                self.request(id.get(), &method, params).await?;
+            }
             (Some(method), None) => return Ok(self.notification(&method, message.params)),
             // An error response to a message of ours that could not be parsed: must not be
             // answered.
@@ -300,7 +309,7 @@ impl HostConnection {
         &mut self,
         id: &str,
         method: &str,
-        params: Option<&RawValue>,
+        params: RequestParams<'_>,
     ) -> Result<(), HostGone> {
         if !id.starts_with('"') && id.parse::<u64>().is_err() {
             let problem = "the id must be a string or a whole number from 0 up";
@@ -396,17 +405,22 @@ impl HostConnection {
         &self,
         callback: MethodCallback,
         id: &str,
-        params: Option<&RawValue>,
+        params: RequestParams<'_>,
         cancel: CancellationToken,
     ) -> impl Future<Output = (Vec<u8>, bool)> + Send + use<> {
-        let params = params.map(|params| params.get().to_owned());
         let mut extensions = Extensions::new();
+        let params = match params {
+            RequestParams::Text(params) => Params::new(params.map(RawValue::get)).into_owned(),
+            RequestParams::Parsed(params) => {
+                extensions.insert(params);
+                Params::new(None)
+            }
+        };
         extensions.insert(self.peer.clone());
         extensions.insert(cancel.clone());
         let raw_id = id.to_owned();
         async move {
             let id = serde_json::from_str(&raw_id).map_or(Id::Null, Id::into_owned);
-            let params = Params::new(params.as_deref()).into_owned();
             let work = async {
                 match callback {
                     MethodCallback::Async(method) => {

@@ -34,6 +34,7 @@ fn entry(turn: u8, conversation: &str) -> JournalEntry {
         messages: Vec::new(),
         unread: None,
         blobs: None,
+        blob_bytes: None,
         sums: None,
     }
 }

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use serde::Deserialize;
 
 mod chart;
+mod goals;
 
 /// One figure of ours.
 #[derive(Debug, Clone, Deserialize)]
@@ -37,6 +38,8 @@ struct Row {
     theirs: String,
     ratio: String,
     spread: String,
+    /// The goal and whether it is reached; empty if there is none.
+    goal: String,
 }
 
 /// The files that are made of the figures.
@@ -84,21 +87,23 @@ fn rows(figure: &Figure) -> Vec<Row> {
     } else {
         "one".into()
     };
-    let row = |theirs: String, ratio: String| Row {
+    let row = |theirs: String, ratio: String, goal: String| Row {
         what: format!("{} ({})", figure.what, figure.unit),
         ours: number(figure.median),
         theirs,
         ratio,
         spread: spread.clone(),
+        goal,
     };
     if figure.theirs.is_empty() {
-        return vec![row("–".into(), "–".into())];
+        return vec![row("–".into(), "–".into(), goals::goal(figure, None))];
     }
     let beside = figure.theirs.iter().map(|other| {
         let theirs = format!("{} ({})", number(other.median), other.name);
         row(
             theirs,
             format!("{} ×", number(figure.median / other.median)),
+            goals::goal(figure, Some(other)),
         )
     });
     beside.collect()
@@ -119,8 +124,8 @@ fn number(value: f64) -> String {
 
 fn table(figures: &[Figure]) -> String {
     let mut text = format!(
-        "{:<76} {:>8}  {:<40} {:>8}  {}\n",
-        "", "ours", "theirs", "ratio", "spread of ours"
+        "{:<76} {:>8}  {:<40} {:>8}  {:<14}  {}\n",
+        "", "ours", "theirs", "ratio", "spread of ours", "goal"
     );
     for area in areas(figures) {
         let _ = writeln!(text, "{area}");
@@ -128,8 +133,8 @@ fn table(figures: &[Figure]) -> String {
             for row in rows(figure) {
                 let _ = writeln!(
                     text,
-                    "  {:<74} {:>8}  {:<40} {:>8}  {}",
-                    row.what, row.ours, row.theirs, row.ratio, row.spread
+                    "  {:<74} {:>8}  {:<40} {:>8}  {:<14}  {}",
+                    row.what, row.ours, row.theirs, row.ratio, row.spread, row.goal
                 );
             }
         }
@@ -143,20 +148,21 @@ fn page(figures: &[Figure], machine: &str) -> String {
          `make bench` measures us and the programs we compare with side by side, and writes this\n\
          page and the chart from that run. Only the ratios mean something elsewhere: ours divided\n\
          by theirs. The spread is the first and the third quartile of our figure; `one` is a\n\
-         figure that was measured once. Measured on {machine}.\n\n\
+         figure that was measured once. A goal is of our figure, of the ratio (×), or of the\n\
+         difference (+). Measured on {machine}.\n\n\
          ![Ours divided by theirs](benchmarks.svg)\n"
     );
     for area in areas(figures) {
         let _ = write!(
             page,
-            "\n## {area}\n\n| | ours | theirs | ratio | spread |\n|---|---|---|---|---|\n"
+            "\n## {area}\n\n| | ours | theirs | ratio | spread | goal |\n|---|---|---|---|---|---|\n"
         );
         for figure in figures.iter().filter(|figure| figure.area == area) {
             for row in rows(figure) {
                 let _ = writeln!(
                     page,
-                    "| {} | {} | {} | {} | {} |",
-                    row.what, row.ours, row.theirs, row.ratio, row.spread
+                    "| {} | {} | {} | {} | {} | {} |",
+                    row.what, row.ours, row.theirs, row.ratio, row.spread, row.goal
                 );
             }
         }
@@ -182,17 +188,17 @@ mod tests {
         insta::assert_snapshot!(made.page.split_once("## ").unwrap().1, @r"
         Start
 
-        | | ours | theirs | ratio | spread |
-        |---|---|---|---|---|
-        | spawn (ms) | 4.60 | 46.0 (Node) | 0.100 × | 4.10–5.25 |
-        | text (MB/s) | 0.500 | 0.250 (a) | 2.00 × | one |
-        | text (MB/s) | 0.500 | 1.00 (b) | 0.500 × | one |
+        | | ours | theirs | ratio | spread | goal |
+        |---|---|---|---|---|---|
+        | spawn (ms) | 4.60 | 46.0 (Node) | 0.100 × | 4.10–5.25 |  |
+        | text (MB/s) | 0.500 | 0.250 (a) | 2.00 × | one |  |
+        | text (MB/s) | 0.500 | 1.00 (b) | 0.500 × | one |  |
 
         ## Tools
 
-        | | ours | theirs | ratio | spread |
-        |---|---|---|---|---|
-        | grep <all> (ms) | 150 | – | – | one |
+        | | ours | theirs | ratio | spread | goal |
+        |---|---|---|---|---|---|
+        | grep <all> (ms) | 150 | – | – | one |  |
         ");
         assert!(made.page.contains("Measured on a machine."));
         assert_eq!(made.table.lines().count(), 1 + 2 + 4, "{}", made.table);

@@ -11,23 +11,28 @@ mod identity;
 mod outline;
 
 use std::fmt::Display;
+use std::sync::OnceLock;
 
 use serde_json::{Map, Value as Json};
 use sha2::{Digest as _, Sha256};
 
-use self::hash::CachedHash;
+use self::hash::{CachedHash, HistoryLink};
 use self::outline::{MessageAuthor, UnparsedMessage};
 use agent_tools::bridge::HostResult;
 pub use agent_tools::bridge::content::Content;
 
-pub use hash::MessageHash;
+pub use hash::{HistoryHash, MessageHash};
 pub use identity::short_hash;
 pub use outline::{MessageOutline, ParseMessage};
 
 /// One message. A front end that has read it before need not parse it again
 /// ([`Message::unparsed`]).
 #[derive(Debug, Clone)]
-pub struct Message(MessageBody);
+pub struct Message {
+    body: MessageBody,
+    /// Its place in the history, once it was needed.
+    link: OnceLock<HistoryLink>,
+}
 
 #[derive(Debug, Clone)]
 enum MessageBody {
@@ -154,7 +159,10 @@ impl Message {
     }
 
     fn of(parsed: ParsedMessage) -> Self {
-        Self(MessageBody::Parsed(Box::new(parsed)))
+        Self {
+            body: MessageBody::Parsed(Box::new(parsed)),
+            link: OnceLock::new(),
+        }
     }
 
     /// Returns a text message of the user.
@@ -205,14 +213,14 @@ impl Message {
     }
 
     fn parsed(&self) -> &ParsedMessage {
-        match &self.0 {
+        match &self.body {
             MessageBody::Parsed(parsed) => parsed,
             MessageBody::Unparsed(unparsed) => unparsed.parsed(),
         }
     }
 
     fn into_parsed(self) -> ParsedMessage {
-        match self.0 {
+        match self.body {
             MessageBody::Parsed(parsed) => *parsed,
             MessageBody::Unparsed(unparsed) => unparsed.parsed().clone(),
         }
@@ -224,7 +232,7 @@ impl Message {
     }
 
     fn author(&self) -> MessageAuthor {
-        match &self.0 {
+        match &self.body {
             MessageBody::Parsed(parsed) => MessageAuthor::of(&parsed.kind),
             MessageBody::Unparsed(unparsed) => unparsed.outline.author,
         }
@@ -232,14 +240,14 @@ impl Message {
 
     /// Returns whether the user excluded it from the context: it is never sent to the model.
     pub fn is_excluded(&self) -> bool {
-        match &self.0 {
+        match &self.body {
             MessageBody::Parsed(parsed) => parsed.is_excluded,
             MessageBody::Unparsed(unparsed) => unparsed.outline.is_excluded,
         }
     }
 
     fn has_time(&self) -> bool {
-        match &self.0 {
+        match &self.body {
             MessageBody::Parsed(parsed) => parsed.timestamp.is_some(),
             MessageBody::Unparsed(unparsed) => unparsed.outline.has_time(),
         }
@@ -284,7 +292,7 @@ impl Message {
 
     /// Returns the id of the call that it is the result of.
     pub fn result_id(&self) -> Option<&str> {
-        match &self.0 {
+        match &self.body {
             MessageBody::Parsed(parsed) => match &parsed.kind {
                 MessageKind::ToolResult(result) => Some(&result.call_id),
                 _ => None,
@@ -313,7 +321,7 @@ impl Message {
 
     /// Returns whether it has an image.
     pub fn has_images(&self) -> bool {
-        if let MessageBody::Unparsed(unparsed) = &self.0 {
+        if let MessageBody::Unparsed(unparsed) = &self.body {
             return unparsed.outline.has_images;
         }
         let mut parts = self
@@ -332,7 +340,7 @@ impl Message {
 
     /// Returns the hash of what identifies the message. `index` replaces a missing time.
     pub fn hash(&self, index: usize) -> MessageHash {
-        if let MessageBody::Unparsed(unparsed) = &self.0
+        if let MessageBody::Unparsed(unparsed) = &self.body
             && let Some(hash) = unparsed.outline.hash(index)
         {
             return hash;
@@ -357,7 +365,7 @@ impl ParsedMessage {
             }),
             _ => MessageKind::User(Vec::new()),
         };
-        match Message::new(kind).0 {
+        match Message::new(kind).body {
             MessageBody::Parsed(parsed) => parsed,
             MessageBody::Unparsed(unparsed) => Box::new(unparsed.parsed().clone()),
         }

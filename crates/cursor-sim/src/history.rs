@@ -20,7 +20,7 @@ pub(super) struct HistoryMessage {
     pub(super) text: String,
 }
 
-/// Reads the messages a state refers to. If the client has lost one, ends the run with the error
+/// Reads the messages a state refers to, all at once. If the client has lost one, ends the run with the error
 /// of the real service.
 pub(super) async fn read(
     run: &mut ServerRun,
@@ -32,19 +32,25 @@ pub(super) async fn read(
         .as_array()
         .cloned()
         .unwrap_or_default();
+    let roots = roots.iter().filter_map(|root| root.as_str());
+    let ids: Vec<Vec<u8>> = roots.filter_map(schema::from_base64).collect();
+    let mut requests = HashMap::new();
+    for id in ids.iter().filter(|id| !prefetched.contains_key(*id)) {
+        if !requests.contains_key(id) {
+            let request = run.start_get_blob(id, MessageId::Next).await?;
+            requests.insert(id.clone(), request);
+        }
+    }
     let mut messages = Vec::new();
-    for root in &roots {
-        let Some(id) = root.as_str().and_then(schema::from_base64) else {
-            continue;
-        };
-        let blob = match prefetched.get(&id) {
-            Some(blob) => Some(blob.clone()),
-            None => run.get_blob(&id, MessageId::Next, limit).await?,
+    for id in &ids {
+        let blob = match requests.get(id) {
+            Some(request) => run.finish_get_blob(*request, limit).await?,
+            None => prefetched.get(id).cloned(),
         };
         let Some(blob) = blob else {
             let error = ConnectError::new(Code::Internal, "Blob not found");
             run.end_with_error(&error).await?;
-            let id = schema::hex(&id);
+            let id = schema::hex(id);
             return Err(RunStop::Failed(format!("the client has lost blob {id}")));
         };
         messages.push(parse(&blob));

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use agent::message::MessageOutline;
 
 /// When this many outlines are kept, those that were not used since the last time are dropped. One
-/// takes about a hundred bytes.
+/// takes about 150 bytes.
 const MOST: usize = 32 * 1024;
 
 /// Outlines by the text of the message.

@@ -143,9 +143,13 @@ impl ConfigCache {
         &self.repositories
     }
 
-    /// Starts reading the settings of a workspace in the background. Starts no server.
+    /// Starts reading the settings of a workspace in the background if nothing of it is cached.
+    /// Starts no server.
     pub fn prefetch(self: &Arc<Self>, choice: &SourceFilter, workspace: &Path) {
         let (cache, place) = (Arc::clone(self), self.place(choice, workspace));
+        if lock(&self.kept).contains_key(&place.workspace) {
+            return;
+        }
         tokio::spawn(async move { drop(cache.read_all(place).await) });
     }
 

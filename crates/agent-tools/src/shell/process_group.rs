@@ -21,9 +21,9 @@ use super::reaper::ChildReaper;
 use super::state::ShellStateFiles;
 
 #[cfg(unix)]
-pub(crate) use unix::{ProcessGroup, Signal, spawn};
+pub(crate) use unix::{ProcessGroup, Signal, lower_priority, spawn};
 #[cfg(windows)]
-pub(crate) use windows::{CommandJob, ProcessGroup, Signal, spawn};
+pub(crate) use windows::{CommandJob, ProcessGroup, Signal, lower_priority, spawn};
 
 /// How often to check whether processes that a command left running are still alive.
 const LOOK: Duration = Duration::from_secs(1);

@@ -39,10 +39,20 @@ pub(crate) struct Repositories {
     pub(crate) complete: bool,
 }
 
+/// How much processor time git gets beside other programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Priority {
+    /// As much as they.
+    Normal,
+    /// Little.
+    Background,
+}
+
 /// Queries git about the workspace. Calls the function with what is known before the status,
 /// which takes long in a large repository. Starts no process outside a repository.
 pub(crate) async fn repositories(
     workspace: &Path,
+    priority: Priority,
     without_status: impl FnOnce(Repositories),
 ) -> Repositories {
     let folder = workspace.to_owned();
@@ -54,7 +64,7 @@ pub(crate) async fn repositories(
         };
     }
     let found = async {
-        let found = repository(workspace).await;
+        let found = repository(workspace, priority).await;
         if let Some(found) = found.clone() {
             without_status(Repositories {
                 found: vec![found],
@@ -63,7 +73,7 @@ pub(crate) async fn repositories(
         }
         found
     };
-    let status = git(workspace, &["status", "--short", "--branch"]);
+    let status = git_with(workspace, &["status", "--short", "--branch"], priority);
     let asked = async { tokio::join!(found, status) };
     let Ok((found, status)) = tokio::time::timeout(TIMEOUT, asked).await else {
         return Repositories::default();
@@ -86,10 +96,11 @@ fn is_in_repository(workspace: &Path) -> bool {
 }
 
 /// Returns the repository that contains the workspace, without its status.
-async fn repository(workspace: &Path) -> Option<GitRepoInfo> {
-    let root = git(workspace, &["rev-parse", "--show-toplevel"]);
-    let branch = git(workspace, &["symbolic-ref", "--short", "--quiet", "HEAD"]);
-    let remote = git(workspace, &["config", "--get", "remote.origin.url"]);
+async fn repository(workspace: &Path, priority: Priority) -> Option<GitRepoInfo> {
+    let git = |args| git_with(workspace, args, priority);
+    let root = git(&["rev-parse", "--show-toplevel"]);
+    let branch = git(&["symbolic-ref", "--short", "--quiet", "HEAD"]);
+    let remote = git(&["config", "--get", "remote.origin.url"]);
     let (root, branch, remote) = tokio::join!(root, branch, remote);
     let line = |text: Option<String>| text.map(|text| text.trim().to_owned());
     let path = line(root).filter(|path| !path.is_empty())?;
@@ -108,11 +119,15 @@ async fn repository(workspace: &Path) -> Option<GitRepoInfo> {
 /// Returns git's output, up to a limit; `None` if git fails. Nothing that a repository configures
 /// is run: no filter, monitor, hook or fetch, neither its own nor that of a nested repository.
 pub(crate) async fn git(folder: &Path, args: &[&str]) -> Option<String> {
+    git_with(folder, args, Priority::Normal).await
+}
+
+async fn git_with(folder: &Path, args: &[&str], priority: Priority) -> Option<String> {
     let mut all: Vec<String> = Vec::new();
     // These commands read file contents.
     let reads_files = matches!(args.first(), Some(&("status" | "diff")));
     if reads_files {
-        all.extend(without_filters(folder).await?);
+        all.extend(without_filters(folder, priority).await?);
     }
     let (first, rest) = args.split_at(args.len().min(1));
     let safe: &[&str] = match args.first() {
@@ -122,15 +137,15 @@ pub(crate) async fn git(folder: &Path, args: &[&str]) -> Option<String> {
     };
     let args = first.iter().chain(safe).chain(rest);
     all.extend(args.map(|arg| (*arg).to_owned()));
-    let (status, text) = run_git(folder, &all).await?;
+    let (status, text) = run_git(folder, &all, priority).await?;
     (status == Some(0)).then_some(text)
 }
 
 /// Returns options that turn off all filters, the user's too, because the repository often
 /// decides what they do.
-async fn without_filters(folder: &Path) -> Option<Vec<String>> {
+async fn without_filters(folder: &Path, priority: Priority) -> Option<Vec<String>> {
     let list = ["config", "-z", "--name-only", "--get-regexp", r"^filter\."];
-    let names = match run_git(folder, &list.map(str::to_owned)).await? {
+    let names = match run_git(folder, &list.map(str::to_owned), priority).await? {
         (Some(0), names) => names,
         (Some(1), _) => return Some(Vec::new()), // there is none
         _ => return None,
@@ -149,7 +164,11 @@ async fn without_filters(folder: &Path) -> Option<Vec<String>> {
 }
 
 /// Runs git and returns its exit code and output.
-async fn run_git(folder: &Path, args: &[String]) -> Option<(Option<i32>, String)> {
+async fn run_git(
+    folder: &Path,
+    args: &[String],
+    priority: Priority,
+) -> Option<(Option<i32>, String)> {
     let mut command = Command::new("git");
     process_group::scrub(&mut command);
     let mut child = command
@@ -171,6 +190,9 @@ async fn run_git(folder: &Path, args: &[String]) -> Option<(Option<i32>, String)
         .kill_on_drop(true)
         .spawn()
         .ok()?;
+    if priority == Priority::Background {
+        process_group::lower_priority(&child);
+    }
     let mut output = Vec::new();
     let mut pipe = child.stdout.take()?.take(MAX_OUTPUT);
     pipe.read_to_end(&mut output).await.ok()?;
@@ -217,7 +239,7 @@ mod tests {
     #[tokio::test]
     async fn a_folder_without_a_repository_is_complete() {
         let folder = tempfile::tempdir().unwrap();
-        let found = repositories(folder.path(), drop).await;
+        let found = repositories(folder.path(), Priority::Normal, drop).await;
         assert_eq!(found.found, []);
         assert!(found.complete);
     }
@@ -233,7 +255,10 @@ mod tests {
             .await
             .unwrap();
         std::fs::write(real.join("new.txt"), "x").unwrap();
-        let found = repositories(&real, drop).await.found.remove(0);
+        let found = repositories(&real, Priority::Normal, drop)
+            .await
+            .found
+            .remove(0);
         assert_eq!(found.path, real.to_string_lossy());
         assert_eq!(found.branch_name, "trunk");
         assert_eq!(found.status, "## No commits yet on trunk\n?? new.txt\n");
@@ -270,7 +295,11 @@ mod tests {
             std::fs::write(folder.join("f"), "two\n").unwrap();
         }
         // A repository already in the index, and another one nested inside it.
-        let status = repositories(&work, drop).await.found.remove(0).status;
+        let status = repositories(&work, Priority::Background, drop)
+            .await
+            .found
+            .remove(0)
+            .status;
         assert!(status.ends_with("\n M f\n"), "{status}");
         let diff = git(&work, &["diff", "HEAD"]).await.unwrap();
         assert!(diff.contains("-one\n+two\n"), "{diff}");
@@ -301,7 +330,11 @@ mod tests {
         let diff = git(&work, &["diff", "HEAD"]).await.unwrap();
         assert!(diff.contains("+Subproject commit "), "{diff}");
         assert!(diff.contains("-one\n+two\n"), "{diff}");
-        let status = repositories(&work, drop).await.found.remove(0).status;
+        let status = repositories(&work, Priority::Background, drop)
+            .await
+            .found
+            .remove(0)
+            .status;
         assert!(status.contains(" M inner\n"), "{status}");
         assert!(!ran.exists());
         // If a filter cannot be turned off, nothing is returned.

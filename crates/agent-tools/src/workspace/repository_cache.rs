@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::git::{self, Repositories};
+use super::git::{self, Priority, Repositories};
 
 /// How long the context waits for a reading that is in progress.
 const DEFAULT_WAIT: Duration = Duration::from_millis(20);
@@ -77,17 +77,17 @@ impl RepositoryCache {
         let readings = self.readings(workspace);
         let is_kept = readings.borrow().is_slow(self.wait);
         if !is_kept {
-            request(workspace, &readings);
+            request(workspace, &readings, Priority::Normal);
         }
     }
 
-    /// Starts reading in the background where the next turn could not wait for it.
+    /// Starts reading in the background, for the next run, where its turn could not wait for it.
     pub fn refresh_if_slow(&self, workspace: &Path) {
         let readings = self.readings(workspace);
         let takes_longer = |(_, duration): (Instant, Duration)| duration > self.wait;
         let is_slow = readings.borrow().ended.is_some_and(takes_longer);
         if is_slow {
-            request(workspace, &readings);
+            request(workspace, &readings, Priority::Background);
         }
     }
 
@@ -104,7 +104,7 @@ impl RepositoryCache {
             !needs_reading
         } else {
             if needs_reading {
-                request(workspace, &readings);
+                request(workspace, &readings, Priority::Normal);
             }
             let mut reader = readings.subscribe();
             let served = reader.wait_for(Readings::is_idle);
@@ -137,24 +137,24 @@ pub(crate) fn report_incomplete(part: &'static str) {
 }
 
 /// Requests a reading. One task reads at a time, and again if it was requested meanwhile.
-fn request(workspace: &Path, readings: &watch::Sender<Readings>) {
+fn request(workspace: &Path, readings: &watch::Sender<Readings>, priority: Priority) {
     let mut is_idle = false;
     readings.send_modify(|known| {
         is_idle = known.is_idle();
         known.requested += 1;
     });
     if is_idle {
-        tokio::spawn(read(workspace.to_owned(), readings.clone()));
+        tokio::spawn(read(workspace.to_owned(), readings.clone(), priority));
     }
 }
 
 /// Reads until every request is served.
-async fn read(workspace: PathBuf, readings: watch::Sender<Readings>) {
+async fn read(workspace: PathBuf, readings: watch::Sender<Readings>, priority: Priority) {
     let mut is_served = false;
     while !is_served {
         let wanted = readings.borrow().requested;
         let began = Instant::now();
-        let read = git::repositories(&workspace, |without_status| {
+        let read = git::repositories(&workspace, priority, |without_status| {
             readings.send_modify(|known| {
                 // The status of an earlier turn is better than none.
                 let latest = known.latest.get_or_insert_default();

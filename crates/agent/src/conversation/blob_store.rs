@@ -1,18 +1,18 @@
 //! The blobs of one conversation: on disk, except those set since the last journal was written.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io::{self, Write as _};
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
-use super::atomic_file;
 use super::journal::{BlobChecksums, checksum};
+use super::store::StoreStep;
 use crate::hex::hex;
-use foundation::private_files;
+use foundation::private_files::{self, owner_only};
 
 /// Ids longer than this are stored under their hash.
 const LONGEST_NAME: usize = 64;
@@ -21,6 +21,10 @@ const LONGEST_NAME: usize = 64;
 const MAX_FRESH: usize = 16 * 1024 * 1024;
 /// The most bytes of blobs that a conversation may have, on disk and in memory together.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
+/// Most blobs are smaller than this and are read at once.
+const MOST_BLOBS: usize = 8 * 1024;
+/// The end of the name of a blob that is being written. Names of blobs are hexadecimal.
+const UNFINISHED: &str = ".new";
 
 /// Why a blob could not be stored.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +51,21 @@ pub struct BlobStore {
     sums: Mutex<BlobChecksums>,
 }
 
+/// What the blobs on disk take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct DiskUsage {
+    pub(super) blobs: u64,
+    pub(super) bytes: u64,
+}
+
+/// What is known of the blobs of a conversation before its folder is read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct KnownBlobs {
+    pub(super) sums: BlobChecksums,
+    /// `None` if the folder must be read for it.
+    pub(super) usage: Option<DiskUsage>,
+}
+
 /// Size limits in bytes.
 #[derive(Debug, Clone, Copy)]
 struct BlobLimits {
@@ -59,20 +78,23 @@ struct BlobLimits {
 struct UnwrittenBlobs {
     blobs: HashMap<PathBuf, Bytes>,
     bytes: usize,
-    /// Bytes on disk, counted when the first blob is set.
-    on_disk: Option<usize>,
+    /// What the blobs on disk take, if it is known.
+    on_disk: Option<DiskUsage>,
 }
 
 impl BlobStore {
-    pub(super) fn at(folder: PathBuf, sums: BlobChecksums) -> Self {
+    pub(super) fn at(folder: PathBuf, known: KnownBlobs) -> Self {
         Self {
             folder,
-            fresh: Mutex::default(),
+            fresh: Mutex::new(UnwrittenBlobs {
+                on_disk: known.usage,
+                ..UnwrittenBlobs::default()
+            }),
             bounds: BlobLimits {
                 fresh: MAX_FRESH,
                 all: MAX_BYTES,
             },
-            sums: Mutex::new(sums),
+            sums: Mutex::new(known.sums),
         }
     }
 
@@ -82,8 +104,8 @@ impl BlobStore {
         if let Some(data) = self.fresh().blobs.get(&path) {
             return Ok(Some(data.clone()));
         }
-        match fs::read(&path) {
-            Ok(data) => Ok(Some(data.into())),
+        match read(&path) {
+            Ok(data) => Ok(Some(data)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -94,17 +116,14 @@ impl BlobStore {
     pub fn set(&self, id: &[u8], data: &[u8]) -> Result<(), BlobStoreError> {
         let path = self.path(id);
         let mut fresh = self.fresh();
-        let on_disk = *fresh.on_disk.get_or_insert_with(|| self.bytes_on_disk());
+        let on_disk = *fresh.on_disk.get_or_insert_with(|| self.read_usage());
         let before = fresh.blobs.get(&path).map_or(0, Bytes::len);
         let waiting = fresh.bytes - before + data.len();
-        if on_disk + waiting > self.bounds.all {
-            // A blob that was written twice was counted twice, so count all again, without the one
-            // it replaces, before rejecting it.
-            let on_disk = self.bytes_on_disk();
-            fresh.on_disk = Some(on_disk);
-            let replaced = fs::metadata(&path).map_or(0, |file| file.len() as usize);
-            if on_disk.saturating_sub(replaced) + waiting > self.bounds.all {
-                let limit = self.bounds.all;
+        let limit = self.bounds.all;
+        if on_disk.bytes as usize + waiting > limit {
+            // What it replaces is not counted.
+            let replaced = fs::metadata(&path).map_or(0, |file| file.len());
+            if on_disk.bytes.saturating_sub(replaced) as usize + waiting > limit {
                 return Err(BlobStoreError::Full { limit });
             }
         }
@@ -115,22 +134,61 @@ impl BlobStore {
         }
         drop(fresh);
         make_private(&self.folder)?;
-        let mut file = atomic_file::open(&path)?;
-        file.write_all(data)?;
-        file.commit()?;
-        self.written(&path, data);
+        self.write(&path, data, |_| ())?;
         Ok(())
     }
 
-    fn bytes_on_disk(&self) -> usize {
-        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let bytes = entries.filter_map(|entry| Some(entry.metadata().ok()?.len() as usize));
-        bytes.sum()
+    /// Writes a blob. `step` is called with the state of its file.
+    pub(super) fn write(
+        &self,
+        path: &Path,
+        data: &[u8],
+        step: impl Fn(StoreStep),
+    ) -> io::Result<()> {
+        let usage = self.usage();
+        let replaced = fs::symlink_metadata(path).ok().map(|file| file.len());
+        write(path, data, step)?;
+        {
+            let mut fresh = self.fresh();
+            if let Some(data) = fresh.blobs.remove(path) {
+                fresh.bytes -= data.len();
+            }
+            let others = usage.bytes - replaced.unwrap_or(0).min(usage.bytes);
+            fresh.on_disk = Some(DiskUsage {
+                blobs: usage.blobs + u64::from(replaced.is_none()),
+                bytes: others + data.len() as u64,
+            });
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let sum = checksum(data);
+        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        if *name == sum {
+            sums.remove(&*name);
+        } else {
+            sums.insert(name.into_owned(), sum);
+        }
+        Ok(())
+    }
+
+    /// Returns what the blobs on disk take.
+    pub(super) fn usage(&self) -> DiskUsage {
+        *self
+            .fresh()
+            .on_disk
+            .get_or_insert_with(|| self.read_usage())
+    }
+
+    fn read_usage(&self) -> DiskUsage {
+        let sizes = files(&self.folder).filter_map(|entry| Some(entry.metadata().ok()?.len()));
+        sizes.fold(DiskUsage::default(), |usage, bytes| DiskUsage {
+            blobs: usage.blobs + 1,
+            bytes: usage.bytes + bytes,
+        })
     }
 
     /// Returns how many blobs are on disk.
     pub(super) fn count(&self) -> u64 {
-        fs::read_dir(&self.folder).map_or(0, |entries| entries.flatten().count() as u64)
+        files(&self.folder).count() as u64
     }
 
     /// Removes corrupt blobs, and returns whether there were any. `known` is the number of blobs
@@ -140,7 +198,7 @@ impl BlobStore {
     pub(super) fn remove_corrupt(&self, known: u64) -> bool {
         let sums = self.sums();
         let (mut present, mut wrong, mut unrecorded) = (0, Vec::new(), Vec::new());
-        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+        for entry in files(&self.folder) {
             present += 1;
             let name = entry.file_name().to_string_lossy().into_owned();
             // Opening anything but a file, such as a pipe, could block.
@@ -161,6 +219,7 @@ impl BlobStore {
                 _ => wrong.push(name),
             }
         }
+        self.fresh().on_disk = None;
         for name in &wrong {
             // A file that cannot be removed is found again the next time.
             let _ = fs::remove_file(self.folder.join(name));
@@ -189,25 +248,6 @@ impl BlobStore {
             .collect()
     }
 
-    /// Records that a blob is on disk.
-    pub(super) fn written(&self, path: &Path, data: &[u8]) {
-        {
-            let mut fresh = self.fresh();
-            if let Some(data) = fresh.blobs.remove(path) {
-                fresh.bytes -= data.len();
-            }
-            fresh.on_disk = fresh.on_disk.map(|bytes| bytes + data.len());
-        }
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let sum = checksum(data);
-        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        if *name == sum {
-            sums.remove(&*name);
-        } else {
-            sums.insert(name.into_owned(), sum);
-        }
-    }
-
     fn fresh(&self) -> MutexGuard<'_, UnwrittenBlobs> {
         self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -220,6 +260,50 @@ impl BlobStore {
         };
         self.folder.join(name)
     }
+}
+
+/// Returns the files of blobs in a folder, without those that are being written or were left
+/// unfinished.
+fn files(folder: &Path) -> impl Iterator<Item = fs::DirEntry> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter(|entry| {
+        let name = entry.file_name();
+        !name.as_encoded_bytes().ends_with(UNFINISHED.as_bytes())
+    })
+}
+
+/// Returns the content of a file. A small one takes one call of the system.
+fn read(path: &Path) -> io::Result<Bytes> {
+    let mut file = File::open(path)?;
+    let mut data = vec![0; MOST_BLOBS];
+    let length = file.read(&mut data)?;
+    data.truncate(length);
+    if length == MOST_BLOBS {
+        file.read_to_end(&mut data)?;
+    }
+    data.shrink_to_fit();
+    Ok(data.into())
+}
+
+/// Writes a file that only this user can read. After a crash of the process it is complete or it does
+/// not exist. It is not synced: blobs that a crash of the machine has damaged do not match their
+/// checksums, so the conversation is rebuilt from the history.
+fn write(path: &Path, data: &[u8], step: impl Fn(StoreStep)) -> io::Result<()> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(UNFINISHED);
+    let mut options = File::options();
+    owner_only(options.create(true).truncate(true).write(true));
+    let mut file = options.open(&unfinished)?;
+    step(StoreStep::Opened);
+    let (first, second) = data.split_at(data.len() / 2);
+    file.write_all(first)?;
+    step(StoreStep::Half);
+    file.write_all(second)?;
+    step(StoreStep::Written);
+    drop(file);
+    fs::rename(&unfinished, path)?;
+    step(StoreStep::Named);
+    Ok(())
 }
 
 /// Creates a directory that only this user can access.
@@ -236,7 +320,7 @@ mod tests {
     fn small(folder: &Path) -> BlobStore {
         BlobStore {
             bounds: BlobLimits { fresh: 10, all: 40 },
-            ..BlobStore::at(folder.join("blobs"), BlobChecksums::default())
+            ..BlobStore::at(folder.join("blobs"), KnownBlobs::default())
         }
     }
 
@@ -265,5 +349,30 @@ mod tests {
         let next = small(folder.path());
         next.set(b"f", &[5; 9]).unwrap();
         assert!(next.set(b"g", &[5; 9]).is_err());
+    }
+
+    #[test]
+    fn a_blob_that_was_left_unfinished_is_not_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let blob_store = BlobStore::at(folder.path().into(), KnownBlobs::default());
+        let path = blob_store.path(b"a");
+        let unfinished = folder.path().join(format!("{}{UNFINISHED}", hex(b"a")));
+        std::fs::write(&unfinished, "half").unwrap();
+        assert_eq!((blob_store.count(), blob_store.usage().blobs), (0, 0));
+        assert!(!blob_store.remove_corrupt(0), "nothing is corrupt");
+        let long = vec![7; 3 * MOST_BLOBS];
+        for data in [&long[..], b"", &long[..MOST_BLOBS]] {
+            blob_store.write(&path, data, |_| ()).unwrap();
+            assert_eq!(blob_store.get(b"a").unwrap().as_deref(), Some(data));
+            let usage = DiskUsage {
+                blobs: 1,
+                bytes: data.len() as u64,
+            };
+            assert_eq!(
+                (blob_store.usage(), blob_store.read_usage()),
+                (usage, usage)
+            );
+        }
+        assert!(!unfinished.exists());
     }
 }

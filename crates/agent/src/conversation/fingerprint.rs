@@ -1,19 +1,57 @@
 //! Decides whether a history continues the one we sent before.
 //!
-//! A fingerprint holds one short hash for the system prompt and one for each message. The content
-//! of a message and its timestamp, which identifies it, are included; the model's thinking is not.
-//! Images are included by their hash.
+//! A fingerprint holds a short hash of the system prompt, the number of messages and one hash of all
+//! of them, which is made of the hash of the last message and that of the history before it. So its
+//! size does not depend on the history, and of a history that has grown only the new messages are
+//! hashed. The content of a message and its timestamp, which identifies it, are included; the
+//! model's thinking is not. Images are included by their hash.
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::{Message, MessageHash, short_hash};
+use crate::message::{HistoryHash, Message, MessageHash, short_hash};
 
-/// Hashes of a system prompt and of each message of a history.
+/// Identifies a system prompt and the messages of a history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", try_from = "StoredFingerprint")]
 pub struct Fingerprint {
     system_hash: String,
-    message_hashes: Vec<MessageHash>,
+    messages: usize,
+    history: HistoryHash,
+}
+
+/// The stored forms of a fingerprint.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredFingerprint {
+    system_hash: String,
+    messages: Option<usize>,
+    history: Option<HistoryHash>,
+    /// The hash of each message: earlier sidecars wrote all of them instead.
+    message_hashes: Option<Vec<MessageHash>>,
+}
+
+impl TryFrom<StoredFingerprint> for Fingerprint {
+    type Error = &'static str;
+
+    fn try_from(stored: StoredFingerprint) -> Result<Self, Self::Error> {
+        let (messages, history) = match (stored.messages, stored.history, stored.message_hashes) {
+            (Some(messages), Some(history), None) => (messages, history),
+            (None, None, Some(hashes)) => {
+                let history = HistoryHash::default();
+                let history = hashes
+                    .iter()
+                    .copied()
+                    .fold(history, HistoryHash::followed_by);
+                (hashes.len(), history)
+            }
+            _ => return Err("it has neither a history nor the hashes of its messages"),
+        };
+        Ok(Self {
+            system_hash: stored.system_hash,
+            messages,
+            history,
+        })
+    }
 }
 
 /// How a history relates to an earlier one.
@@ -47,7 +85,8 @@ impl Fingerprint {
     pub fn of(system: &str, messages: &[Message]) -> Self {
         Self {
             system_hash: short_hash(system),
-            message_hashes: hashes(messages).collect(),
+            messages: messages.len(),
+            history: history(messages),
         }
     }
 
@@ -59,17 +98,14 @@ impl Fingerprint {
     /// Returns the number of messages.
     #[expect(clippy::len_without_is_empty, reason = "no caller needs it")]
     pub fn len(&self) -> usize {
-        self.message_hashes.len()
+        self.messages
     }
 
     /// Returns the number of messages if this is the start of the given history, ignoring the
     /// system prompt; `None` if it is not.
     pub fn matched_prefix(&self, messages: &[Message]) -> Option<usize> {
-        let known = self.message_hashes.len();
-        let beginning = hashes(messages.get(..known)?);
-        beginning
-            .eq(self.message_hashes.iter().copied())
-            .then_some(known)
+        let beginning = messages.get(..self.messages)?;
+        (history(beginning) == self.history).then_some(self.messages)
     }
 
     /// Returns whether a history continues the turn that this one asks for: it has no complete
@@ -82,13 +118,9 @@ impl Fingerprint {
         })
     }
 
-    /// Returns one short hash of all messages.
-    pub fn digest(&self) -> String {
-        let mut hex = String::with_capacity(16 * self.message_hashes.len());
-        for hash in &self.message_hashes {
-            hash.with_hex(|digits| hex.push_str(digits));
-        }
-        short_hash(hex)
+    /// Returns the hash of all messages.
+    pub fn history(&self) -> HistoryHash {
+        self.history
     }
 
     /// Compares the history of `self` with what was sent before.
@@ -100,13 +132,12 @@ impl Fingerprint {
         if sent.system_hash != self.system_hash {
             return Diverges(Divergence::SystemPrompt);
         }
-        let known = sent.message_hashes.len();
-        let Some(same) = self.message_hashes.get(..known) else {
+        if self.messages < sent.messages {
             return Diverges(Divergence::Shorter);
-        };
-        if same != sent.message_hashes {
-            return Diverges(Divergence::Rewritten);
         }
+        let Some(known) = sent.matched_prefix(messages) else {
+            return Diverges(Divergence::Rewritten);
+        };
         let summarized = messages.iter().skip(known).any(Message::is_summary);
         if summarized {
             return Diverges(Divergence::Summarized);
@@ -115,9 +146,12 @@ impl Fingerprint {
     }
 }
 
-fn hashes(messages: &[Message]) -> impl Iterator<Item = MessageHash> {
+/// Returns the hash of a history.
+fn history(messages: &[Message]) -> HistoryHash {
     let messages = messages.iter().enumerate();
-    messages.map(|(at, message)| message.hash(at))
+    messages.fold(HistoryHash::default(), |history, (index, message)| {
+        message.end_history(history, index)
+    })
 }
 
 #[cfg(test)]
@@ -171,7 +205,8 @@ mod tests {
         assert_eq!(Fingerprint::parse("{}"), None);
     }
 
-    /// Computed by the version that hashed the host's JSON.
+    /// The first text was written by the version that hashed the host's JSON and stored a hash of
+    /// each message.
     #[test]
     fn hashes_in_existing_journals_still_match() {
         let messages = [
@@ -179,7 +214,24 @@ mod tests {
             Message::assistant("ok"),
             Message::tool_result("c", "see", "42").at("\"t\""),
         ];
-        let fingerprint = serde_json::to_string(&Fingerprint::of("S", &messages)).unwrap();
-        insta::assert_snapshot!(fingerprint, @r#"{"systemHash":"8de0b3c47f112c59","messageHashes":["37003b3d095c5c89","22db01210458e735","9962d6955293ca3b"]}"#);
+        let now = Fingerprint::of("S", &messages);
+        let before = r#"{"systemHash":"8de0b3c47f112c59","messageHashes":["37003b3d095c5c89","22db01210458e735","9962d6955293ca3b"]}"#;
+        assert_eq!(Fingerprint::parse(before), Some(now.clone()));
+        insta::assert_snapshot!(serde_json::to_string(&now).unwrap(), @r#"{"systemHash":"8de0b3c47f112c59","messages":3,"history":"e07081daafd72466cc4d90142e9d503d"}"#);
+    }
+
+    #[test]
+    fn a_history_is_hashed_in_its_place() {
+        let message = |at: usize| Message::user("same").at(at);
+        let first: Vec<Message> = (0..3).map(message).collect();
+        let whole = Fingerprint::of("S", &first);
+        assert_eq!(Fingerprint::of("S", &first), whole, "with known places");
+        assert_eq!(Fingerprint::of("S", &first.clone()), whole);
+        // The same messages, known from another history.
+        let moved = [first[1].clone(), first[0].clone(), first[2].clone()];
+        let again: Vec<Message> = [1, 0, 2].map(message).into();
+        assert_eq!(Fingerprint::of("S", &moved), Fingerprint::of("S", &again));
+        assert_ne!(Fingerprint::of("S", &moved), whole);
+        assert_eq!(Fingerprint::of("S", &[]).len(), 0);
     }
 }

@@ -11,8 +11,9 @@ use sha2::{Digest as _, Sha256};
 use super::fingerprint::Fingerprint;
 use crate::hex::hex;
 
-/// Incremented when an older sidecar could not read what a newer one writes.
-const VERSION: u32 = 1;
+/// Incremented when an older sidecar could not read what a newer one writes. All versions from 1 on
+/// are read: version 1 has a hash for each message of the history.
+const VERSION: u32 = 2;
 
 /// Everything that a later turn needs to continue.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -47,6 +48,9 @@ pub struct JournalEntry {
     /// How many blobs were stored when it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blobs: Option<u64>,
+    /// How many bytes they had. Earlier sidecars neither wrote nor read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blob_bytes: Option<u64>,
     /// Checksums of the blobs whose file name is not their checksum. Earlier sidecars neither
     /// wrote nor read them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -171,7 +175,7 @@ pub fn decode(bytes: &[u8]) -> Result<JournalEntry, JournalError> {
         .position(|b| *b == b'\n')
         .ok_or(JournalError::Shape)?;
     let header: Header = serde_json::from_slice(&bytes[..at]).map_err(|_| JournalError::Shape)?;
-    if header.version != VERSION {
+    if !(1..=VERSION).contains(&header.version) {
         return Err(JournalError::Version(header.version));
     }
     let body = bytes[at + 1..]
@@ -220,6 +224,7 @@ mod base64_bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Message;
     use proptest::prelude::*;
 
     fn entry(state: Option<&[u8]>) -> JournalEntry {
@@ -234,6 +239,7 @@ mod tests {
             messages: Vec::new(),
             unread: None,
             blobs: None,
+            blob_bytes: None,
             sums: None,
         }
     }
@@ -241,12 +247,12 @@ mod tests {
     #[test]
     fn a_version_of_the_future_is_named() {
         let text = String::from_utf8(encode(&entry(None)).unwrap()).unwrap();
-        let newer = text.replacen("\"version\":1", "\"version\":9", 1);
+        let newer = text.replacen("\"version\":2", "\"version\":9", 1);
         assert_eq!(decode(newer.as_bytes()), Err(JournalError::Version(9)));
     }
 
     #[test]
-    fn a_pause_is_stored_and_a_journal_without_one_can_be_read() {
+    fn a_pause_is_stored_and_a_journal_of_version_1_can_be_read() {
         let call = PendingCall {
             id: "c1".into(),
             tool: "look".into(),
@@ -274,16 +280,16 @@ mod tests {
             ..entry(Some(b"state"))
         };
         assert_eq!(decode(&encode(&entry).unwrap()), Ok(entry));
-        let before =
-            r#"{"conversationId":"agent-1","blobKey":"ab","account":"a","sent":null,"state":null}"#;
+        let before = r#"{"conversationId":"agent-1","blobKey":"ab","account":"a","sent":{"systemHash":"8de0b3c47f112c59","messageHashes":["37003b3d095c5c89"]},"state":null}"#;
         let header = format!(
             r#"{{"version":1,"sha256":"{}"}}"#,
             checksum(before.as_bytes())
         );
         let read = decode(format!("{header}\n{before}\n").as_bytes()).unwrap();
+        let sent = Fingerprint::of("S", &[Message::user("hi").at(7)]);
         assert_eq!(
-            (read.conversation_id.as_str(), read.pause),
-            ("agent-1", None)
+            (read.conversation_id.as_str(), read.pause, read.sent),
+            ("agent-1", None, Some(sent))
         );
     }
 

@@ -8,12 +8,15 @@ use super::answer_diff::{AnswerGap, gap};
 use super::fingerprint::Fingerprint;
 use super::flat_message::{self, ImageHandling, Role, flatten, flatten_with};
 use super::image::{self, DecodedImage};
-use super::journal::PendingCall;
+use super::journal::{PausedTurn, PendingCall};
 use super::recovery::{LossKind, RecoveryRequest, TurnPosition};
 use super::result_envelope::{RecoveredResult, keep_last_results, wrap_results};
 use super::send_plan::gap_note;
-use crate::message::{Message, ToolResult};
+use crate::message::{Message, ToolResult, short_hash};
 use crate::prompts::{WORK_SINCE_CHECKPOINT, imitates_recovered_result};
+
+/// The length of the hash of a history as earlier sidecars stored it in a pause.
+const EARLIER_HASH: usize = 16;
 
 /// Where in a history a turn starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +25,7 @@ pub struct TurnStart {
     pub start: usize,
     /// Number of complete turns before it.
     pub turns: usize,
-    /// Fingerprint of those turns.
+    /// The hash of those turns.
     pub history: String,
 }
 
@@ -34,7 +37,7 @@ impl TurnStart {
         Self {
             start,
             turns: before.iter().filter(|message| message.is_user()).count(),
-            history: Fingerprint::of("", before).digest(),
+            history: Fingerprint::of("", before).history().to_string(),
         }
     }
 
@@ -44,6 +47,25 @@ impl TurnStart {
             turns: self.turns,
             history: &self.history,
         }
+    }
+}
+
+/// Replaces the hash of the turns before a pause if an earlier sidecar stored it, in its own form, and
+/// it is of this history.
+pub fn update_pause(pause: &mut PausedTurn, messages: &[Message]) {
+    if pause.history.len() != EARLIER_HASH {
+        return;
+    }
+    let Some(last) = messages.iter().rposition(Message::is_answer) else {
+        return;
+    };
+    let place = TurnStart::of(&messages[..last]);
+    let mut hashes = String::new();
+    for (index, message) in messages[..place.start].iter().enumerate() {
+        message.hash(index).with_hex(|hex| hashes.push_str(hex));
+    }
+    if short_hash(hashes) == pause.history {
+        pause.history = place.history;
     }
 }
 
@@ -322,6 +344,29 @@ mod tests {
             TurnStart::of(&messages[..1]).history,
             lost.turn_start.history
         );
+    }
+
+    /// The hash was computed by the version that stored it in this form.
+    #[test]
+    fn a_pause_of_an_earlier_sidecar_is_recognized() {
+        let messages = rounds();
+        let pause = |history: &str| PausedTurn {
+            calls: Vec::new(),
+            earlier: Vec::new(),
+            turns: 1,
+            history: history.into(),
+            recorded_at: 0,
+            session: None,
+        };
+        let place = LostTurn::read(&messages).unwrap().turn_start;
+        let mut known = pause("e5f69d41fd267a6a");
+        update_pause(&mut known, &messages);
+        assert_eq!(known.history, place.history);
+        for other in ["0123456789abcdef", "", &place.history] {
+            let mut kept = pause(other);
+            update_pause(&mut kept, &messages);
+            assert_eq!(kept, pause(other));
+        }
     }
 
     #[test]

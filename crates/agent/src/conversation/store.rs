@@ -20,9 +20,9 @@ use std::time::{Duration, SystemTime};
 use sha2::{Digest as _, Sha256};
 
 use super::atomic_file;
-use super::blob_store::{self, BlobStore};
+use super::blob_store::{self, BlobStore, DiskUsage, KnownBlobs};
 use super::fingerprint::Fingerprint;
-use super::journal::{self, BlobChecksums, JournalEntry, JournalError, StoredMessage};
+use super::journal::{self, JournalEntry, JournalError, StoredMessage};
 use crate::effect_log::{EffectLogFile, LeftFile};
 use crate::hex::hex;
 use foundation::file_id::link_count;
@@ -103,8 +103,8 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreE
 pub struct LockedConversation {
     folder: PathBuf,
     steps: StoreSteps,
-    /// The conversation id and the checksums of its blobs, from the journal.
-    sums: Mutex<(String, BlobChecksums)>,
+    /// The conversation id and what is known of its blobs, from the journal.
+    known: Mutex<(String, KnownBlobs)>,
     access: Access,
     /// The lock is released when this is dropped, or with the process.
     _lock: File,
@@ -192,7 +192,7 @@ impl Store {
                 return Ok(LockedConversation {
                     folder,
                     steps: self.steps.clone(),
-                    sums: Mutex::default(),
+                    known: Mutex::default(),
                     access,
                     _lock: lock,
                 });
@@ -263,13 +263,24 @@ impl LockedConversation {
         match decoded {
             Ok(mut entry) => {
                 let (blobs, sums) = (entry.blobs.take().unwrap_or(0), entry.sums.take());
+                let bytes = entry.blob_bytes.take();
                 let check = sums.as_ref().map_or(BlobCheck::Count, |_| check);
-                self.set_sums(&entry.conversation_id, sums.unwrap_or_default());
+                let mut known = KnownBlobs {
+                    sums: sums.unwrap_or_default(),
+                    usage: None,
+                };
+                self.set_known(&entry.conversation_id, known.clone());
                 let blob_store = self.blob_store(&entry.conversation_id);
-                let complete = blob_store.count() >= blobs;
-                let sound =
-                    complete && (check == BlobCheck::Count || !blob_store.remove_corrupt(blobs));
-                self.set_sums(&entry.conversation_id, blob_store.sums());
+                let count = blob_store.count();
+                let sound = count >= blobs
+                    && (check == BlobCheck::Count || !blob_store.remove_corrupt(blobs));
+                // Blobs that were stored after the journal are not in its sum.
+                let is_counted = |bytes: &u64| sound && count == blobs && *bytes > 0;
+                known.usage = bytes
+                    .filter(is_counted)
+                    .map(|bytes| DiskUsage { blobs, bytes });
+                known.sums = blob_store.sums();
+                self.set_known(&entry.conversation_id, known);
                 if sound || entry.state.is_none() {
                     return Ok(LoadOutcome::Loaded(Box::new(entry)));
                 }
@@ -296,22 +307,22 @@ impl LockedConversation {
         EffectLogFile::new(self.folder.join(BEGUN), history)
     }
 
-    fn set_sums(&self, conversation_id: &str, sums: BlobChecksums) {
-        let known = (conversation_id.to_owned(), sums);
-        *self.sums.lock().unwrap_or_else(PoisonError::into_inner) = known;
+    fn set_known(&self, conversation_id: &str, known: KnownBlobs) {
+        let known = (conversation_id.to_owned(), known);
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
-    /// Returns the blobs of a conversation, with the checksums of the journal that was read or
-    /// written last.
+    /// Returns the blobs of a conversation, with what is known of them from the journal that was read
+    /// or written last.
     pub fn blob_store(&self, conversation_id: &str) -> BlobStore {
-        let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        let sums = if sums.0 == conversation_id {
-            sums.1.clone()
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = if known.0 == conversation_id {
+            known.1.clone()
         } else {
-            BlobChecksums::default()
+            KnownBlobs::default()
         };
         let folder = format!("blobs-{}", name(conversation_id));
-        BlobStore::at(self.folder.join(folder), sums)
+        BlobStore::at(self.folder.join(folder), known)
     }
 
     /// Writes the blobs that are not on disk yet, then the entry that needs them, then removes the
@@ -319,19 +330,22 @@ impl LockedConversation {
     pub fn write(&self, entry: &JournalEntry, blob_store: &BlobStore) -> Result<(), StoreError> {
         make_private(blob_store.folder())?;
         for (path, data) in blob_store.unwritten() {
-            self.write_atomically(&path, &data)?;
-            blob_store.written(&path, &data);
+            let written = blob_store.write(&path, &data, |step| self.step(step));
+            written.map_err(failed("write", &path))?;
         }
         let path = self.folder.join(JOURNAL);
+        let (usage, sums) = (blob_store.usage(), blob_store.sums());
         let entry = JournalEntry {
-            blobs: Some(blob_store.count()),
-            sums: Some(blob_store.sums()),
+            blobs: Some(usage.blobs),
+            blob_bytes: Some(usage.bytes),
+            sums: Some(sums.clone()),
             ..entry.clone()
         };
         let bytes = journal::encode(&entry)
             .map_err(|error| failed("encode", &path)(io::Error::other(error)))?;
         self.write_atomically(&path, &bytes)?;
-        self.set_sums(&entry.conversation_id, entry.sums.unwrap_or_default());
+        let usage = Some(usage);
+        self.set_known(&entry.conversation_id, KnownBlobs { sums, usage });
         self.remove_other_blobs(blob_store.folder());
         Ok(())
     }

@@ -7,7 +7,10 @@
 
 use std::sync::OnceLock;
 
-use super::{Message, MessageBody, MessageHash, MessageKind, ParsedMessage, Summarized};
+use super::hash::HistoryLink;
+use super::{
+    HistoryHash, Message, MessageBody, MessageHash, MessageKind, ParsedMessage, Summarized,
+};
 use crate::turn::usage;
 
 /// A longer id of a call is not kept.
@@ -22,6 +25,8 @@ pub struct MessageOutline {
     hash: MessageHash,
     /// The index that the hash includes, for a message without a time.
     index: Option<u32>,
+    /// Its place in the history in which it was read.
+    link: Option<HistoryLink>,
     pub(super) tokens: u32,
     /// The call that it is the result of.
     pub(super) call_id: Option<Box<str>>,
@@ -93,9 +98,20 @@ impl MessageOutline {
             } else {
                 Some(u32::try_from(index).ok()?)
             },
+            link: message.link.get().copied(),
             tokens: u32::try_from(message.text_tokens()).ok()?,
             call_id: call_id.map(Box::from),
         })
+    }
+
+    /// Returns whether the message was read after a history of this hash.
+    pub fn follows(&self, history: HistoryHash) -> bool {
+        self.link.is_some_and(|link| link.before == history)
+    }
+
+    /// Returns the outline for another history.
+    pub fn elsewhere(self) -> Self {
+        Self { link: None, ..self }
     }
 
     /// Returns the hash of the message at an index; `None` if it was computed for another one.
@@ -112,7 +128,7 @@ impl MessageOutline {
 impl UnparsedMessage {
     pub(super) fn parsed(&self) -> &ParsedMessage {
         self.parsed.get_or_init(|| {
-            match (self.parse)(&self.text).map(|message| message.0) {
+            match (self.parse)(&self.text).map(|message| message.body) {
                 Some(MessageBody::Parsed(parsed)) => parsed,
                 Some(MessageBody::Unparsed(unparsed)) => Box::new(unparsed.parsed().clone()),
                 // The outline was made of the same text, so it was parsed before.
@@ -126,17 +142,20 @@ impl Message {
     /// Returns a message that is parsed when its content is needed. `parse` must return the
     /// message that the outline was made of.
     pub fn unparsed(outline: MessageOutline, text: Box<str>, parse: ParseMessage) -> Self {
-        Self(MessageBody::Unparsed(Box::new(UnparsedMessage {
-            outline,
-            text,
-            parse,
-            parsed: OnceLock::new(),
-        })))
+        Self {
+            link: outline.link.map_or_else(OnceLock::new, OnceLock::from),
+            body: MessageBody::Unparsed(Box::new(UnparsedMessage {
+                outline,
+                text,
+                parse,
+                parsed: OnceLock::new(),
+            })),
+        }
     }
 
     /// Estimates the tokens of its text, without its images.
     pub fn text_tokens(&self) -> u64 {
-        match &self.0 {
+        match &self.body {
             MessageBody::Parsed(_) => usage::text_tokens(self),
             MessageBody::Unparsed(unparsed) => unparsed.outline.tokens.into(),
         }
@@ -144,7 +163,7 @@ impl Message {
 
     /// Returns whether its content was not needed so far.
     pub fn is_unparsed(&self) -> bool {
-        match &self.0 {
+        match &self.body {
             MessageBody::Parsed(_) => false,
             MessageBody::Unparsed(unparsed) => unparsed.parsed.get().is_none(),
         }
@@ -186,5 +205,21 @@ mod tests {
         assert_eq!(message.hash(3), Message::user("x").hash(3));
         assert!(message.is_unparsed());
         assert_eq!(message.hash(4), Message::user("x").hash(4));
+    }
+
+    #[test]
+    fn an_outline_knows_the_place_of_its_message() {
+        let parse: ParseMessage = |text| Some(Message::user(text).at(7));
+        let start = HistoryHash::default();
+        let message = parse("x").unwrap();
+        let after = message.end_history(start, 0);
+        let outline = MessageOutline::of(&message, 0).unwrap();
+        assert!(outline.follows(start) && !outline.follows(after));
+        let again = Message::unparsed(outline.clone(), "x".into(), parse);
+        assert_eq!(again.end_history(start, 0), after);
+        let moved = Message::unparsed(outline.elsewhere(), "x".into(), parse);
+        assert_ne!(moved.end_history(after, 1), after);
+        let moved = MessageOutline::of(&moved, 1).unwrap();
+        assert!(moved.follows(after) && !moved.follows(start));
     }
 }

@@ -141,6 +141,7 @@ impl Conversation {
             messages: self.messages.iter().map(stored).collect(),
             unread: self.unread.clone(),
             blobs: None,
+            blob_bytes: None,
             sums: None,
         };
         let bytes = entry.state.as_ref().map(Bytes::len);

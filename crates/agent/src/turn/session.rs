@@ -30,6 +30,7 @@ use crate::effect_log::Start;
 use crate::inbox::{Inbox, Source};
 use crate::run::{Ended, Outcome};
 use agent_tools::bridge::external_calls::ExternalCallSender;
+use agent_tools::cursor_config::CursorConfig;
 use agent_tools::host_delegate::ReadCache;
 use agent_tools::permission::GrantedTools;
 use agent_tools::shell::ShellSession;
@@ -104,6 +105,7 @@ impl Session {
             begun: 0,
             gate: gate_sender,
             memory,
+            settings: None,
             shown_notices: BTreeSet::new(),
             answered: None,
             last_answer: None,
@@ -206,6 +208,8 @@ struct SessionTask {
     begun: u64,
     /// Publishes the gate of the live run.
     gate: watch::Sender<Weak<ExternalCallSender>>,
+    /// The settings that the turn has read for its first run.
+    settings: Option<Arc<CursorConfig>>,
     /// Notices the user was shown, so that each is shown once.
     shown_notices: BTreeSet<String>,
     /// When the host last got an answer.
@@ -274,7 +278,10 @@ impl SessionTask {
                     let result = turn.await;
                     self.answered = Some(Instant::now());
                     answer.send(result);
-                    repositories.refresh_if_slow(&workspace);
+                    // A parked run has its context.
+                    if self.live.is_none() {
+                        repositories.refresh_if_slow(&workspace);
+                    }
                 }
                 Some(SessionCommand::Invalidate(done)) => {
                     self.invalidate().await;
@@ -328,6 +335,7 @@ impl SessionTask {
     }
 
     async fn turn(&mut self, mut request: OpenTurn, answer: &mut ReplyOnce) -> TurnResult {
+        self.settings = None;
         if request.cancel_token().is_cancelled()
             || (self.live.is_none() && !self.prepared(&request).await)
         {
@@ -452,13 +460,16 @@ impl SessionTask {
 
     /// Reads the settings that a new run needs, which may take a while. Returns `false` if the turn
     /// was cancelled meanwhile; nothing has started yet.
-    async fn prepared(&self, request: &OpenTurn) -> bool {
+    async fn prepared(&mut self, request: &OpenTurn) -> bool {
         let policy = &request.policy;
         // In the background, for the context that the run is asked for.
         request.library.repositories().refresh(&request.workspace);
         let reading = request.library.open(&policy.cursor, &request.workspace);
         tokio::select! {
-            _ = reading => true,
+            settings = reading => {
+                self.settings = Some(settings);
+                true
+            }
             () = request.cancel_token().cancelled() => false,
         }
     }

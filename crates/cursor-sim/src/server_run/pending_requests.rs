@@ -246,7 +246,8 @@ impl ServerRun {
             "blobId": schema::base64(blob_id),
             "blobData": schema::base64(data),
         }});
-        let answer = self.send_kv_request(request, id, limit).await?;
+        let id = self.start_kv_request(request, id).await?;
+        let answer = self.finish_kv_request(id, limit).await?;
         match &answer["setBlobResult"]["error"] {
             Value::Null => Ok(()),
             error => Err(RunStop::Failed(format!(
@@ -262,8 +263,28 @@ impl ServerRun {
         id: MessageId,
         limit: Duration,
     ) -> Result<Option<Bytes>, RunStop> {
+        let id = self.start_get_blob(blob_id, id).await?;
+        self.finish_get_blob(id, limit).await
+    }
+
+    /// Requests a blob from the client. Returns the id of the request. As the real service does,
+    /// several requests may be open at the same time.
+    pub(crate) async fn start_get_blob(
+        &mut self,
+        blob_id: &[u8],
+        id: MessageId,
+    ) -> Result<u32, RunStop> {
         let request = json!({ "getBlobArgs": { "blobId": schema::base64(blob_id) } });
-        let answer = self.send_kv_request(request, id, limit).await?;
+        self.start_kv_request(request, id).await
+    }
+
+    /// Waits for a requested blob; returns `None` if the client does not have it.
+    pub(crate) async fn finish_get_blob(
+        &mut self,
+        id: u32,
+        limit: Duration,
+    ) -> Result<Option<Bytes>, RunStop> {
+        let answer = self.finish_kv_request(id, limit).await?;
         match &answer["getBlobResult"]["error"] {
             Value::Null => Ok(answer["getBlobResult"]["blobData"]
                 .as_str()
@@ -275,12 +296,11 @@ impl ServerRun {
         }
     }
 
-    async fn send_kv_request(
+    async fn start_kv_request(
         &mut self,
         mut request: Value,
         id: MessageId,
-        limit: Duration,
-    ) -> Result<Value, RunStop> {
+    ) -> Result<u32, RunStop> {
         let id = match id {
             MessageId::Fixed(id) => id,
             MessageId::Next => {
@@ -291,6 +311,10 @@ impl ServerRun {
         request["id"] = json!(id);
         self.send_request(&json!({ "kvServerMessage": request }))
             .await?;
+        Ok(id)
+    }
+
+    async fn finish_kv_request(&mut self, id: u32, limit: Duration) -> Result<Value, RunStop> {
         self.wait_for(limit, |run| run.blobs.get(&id)?.answer.clone())
             .await?
             .map(|message| message.present)

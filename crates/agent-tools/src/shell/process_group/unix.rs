@@ -10,6 +10,17 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::LOOK;
 use crate::shell::reaper::ChildReaper;
 
+/// The nice value of programs that work in the background.
+const BACKGROUND: i32 = 10;
+
+/// Gives a program little processor time while other programs need it.
+pub(crate) fn lower_priority(child: &Child) {
+    let id = child.id().and_then(|id| i32::try_from(id).ok());
+    // An error means that the program has ended.
+    let _ = (id.and_then(Pid::from_raw))
+        .map(|id| rustix::process::setpriority_process(Some(id), BACKGROUND));
+}
+
 /// Starts a command in a process group of its own that does not outlive this process.
 pub(crate) fn spawn(
     command: &mut Command,

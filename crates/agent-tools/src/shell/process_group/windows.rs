@@ -24,6 +24,9 @@ impl Signal {
     pub(crate) const KILL: Self = Self::Kill;
 }
 
+/// Does nothing: no safe call changes the priority of another process.
+pub(crate) fn lower_priority(_child: &Child) {}
+
 /// Starts a command in a job of its own.
 ///
 /// The shell enters the job right after it starts. What it could start in between would still be

@@ -5,7 +5,7 @@ use crate::conversation::answer_diff::{AnswerGap, compare};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::image;
 use crate::conversation::journal::PausedTurn;
-use crate::conversation::lost_turn::TurnStart;
+use crate::conversation::lost_turn::{TurnStart, update_pause};
 use crate::conversation::recovery::LossKind;
 use crate::conversation::send_plan::{SendPlan, latest_start, plan_send, with_note};
 use crate::effect_log::Start;
@@ -113,6 +113,9 @@ impl SessionTask {
         let mut mine = taken
             .conversation
             .filter(|conversation| conversation.account == request.account);
+        if let Some(pause) = mine.as_mut().and_then(|mine| mine.pause.as_mut()) {
+            update_pause(pause, &request.transcript.messages);
+        }
         let unread = mine.as_mut().and_then(|mine| mine.unread.take());
         if let (Some(text), Some(conversation)) = (unread, mine.as_ref())
             && returns_cards(conversation, &request.transcript.messages)
@@ -319,10 +322,15 @@ impl SessionTask {
                 request.send(remark).await;
             }
         }
-        let settings = request
-            .library
-            .open(&request.policy.cursor, &request.workspace)
-            .await;
+        let settings = match self.settings.take() {
+            Some(settings) => settings,
+            None => {
+                let library = &request.library;
+                library
+                    .open(&request.policy.cursor, &request.workspace)
+                    .await
+            }
+        };
         let problems = settings.servers.problems(snapshot.tools.len());
         for notice in settings.notices.iter().chain(&problems) {
             if self.shown_notices.insert(notice.clone()) {
