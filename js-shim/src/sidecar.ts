@@ -83,7 +83,7 @@ export class Sidecar {
     const about = connection.call("initialize", {
       protocolVersion: PROTOCOL_VERSION,
       host: { name: "pi", program: argv[1], mode, cwd: process.cwd(), processId: process.pid },
-      capabilities: { tools: "between", waiting: true },
+      capabilities: { tools: "between", waiting: mode === "interactive" || mode === "rpc" },
       // What changes something is executed by pi's own tools, so that its permissions count.
       nativeTools: { ...LOCAL, shell: "host", write: "host", delete: "host" },
     });

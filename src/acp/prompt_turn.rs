@@ -414,7 +414,7 @@ fn send_event(context: &SessionContext, event: TurnEvent, answer: &mut TurnAnswe
         TurnEvent::Thinking(text) => {
             context.notify(SessionUpdate::AgentThoughtChunk(chunk(text)));
         }
-        TurnEvent::Remark(text) | TurnEvent::Notice(text) => {
+        TurnEvent::Remark(text) | TurnEvent::RetryNotice(text) | TurnEvent::Notice(text) => {
             let text = format!("{}\n", presentable(&text));
             context.notify(SessionUpdate::AgentThoughtChunk(chunk(text)));
         }

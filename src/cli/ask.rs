@@ -16,8 +16,9 @@ use crate::last_error;
 use crate::model_resolver::{AUTO, ModelRequest, ModelResolver, catalog_client};
 use agent::catalog::{LevelRange, SpeedPreferences, ThinkingLevel, UnknownModel};
 use agent::run::{
-    Action, AssembleError, Backend, BlobKey, Command, Ended, Handle, MemoryBlobs, Mode, Model,
-    Outcome, RetriesUsed, RetryPolicy, RunEvent, RunSpec, Timing, ToolGates, UserMessage, start,
+    Action, AssembleError, Backend, BlobKey, Command, Ended, FailedAttempt, Handle, MemoryBlobs,
+    Mode, Model, Outcome, RetriesUsed, RetryPolicy, RunEvent, RunSpec, Timing, ToolGates,
+    UserMessage, start,
 };
 use agent_tools::Executor;
 use agent_tools::cursor_config::ConfigCache;
@@ -290,9 +291,11 @@ impl AskCommand {
                 out.flush()?;
             }
             match event {
-                RunEvent::Retrying(failure) => {
-                    waiting.end();
-                    tracing::info!("retrying: {failure}");
+                RunEvent::Retrying(attempt) => {
+                    let is_displayed = waiting.wait_for(attempt.waiting_line());
+                    if !is_displayed {
+                        tracing::info!("retrying: {}", attempt.failure);
+                    }
                 }
                 RunEvent::Ended(Ended { outcome, .. }) => {
                     waiting.end();
@@ -322,8 +325,12 @@ fn json_line(event: &RunEvent) -> Option<serde_json::Value> {
         RunEvent::Checkpoint(saved) => {
             json!({"type": "checkpoint", "bytes": saved.state.len()})
         }
-        RunEvent::Retrying(failure) => {
-            json!({"type": "retrying", "reason": failure.to_string()})
+        RunEvent::Retrying(FailedAttempt {
+            failure,
+            next,
+            last,
+        }) => {
+            json!({"type": "retrying", "reason": failure.to_string(), "attempt": next, "of": last})
         }
         RunEvent::Ended(ended) => {
             let (status, error) = match &ended.outcome {

@@ -1,6 +1,7 @@
 //! What a user at a terminal sees before the answer: a spinner with the seconds, and dimmed thinking.
 //! It is written to stderr, so that the output stays clean.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
@@ -33,23 +34,30 @@ impl Waiting {
         terminal: &TerminalOptions,
         message: &'static str,
     ) -> Self {
-        let is_shown = is_shown && !terminal.is_dumb && std::io::stderr().is_terminal();
         let mut waiting = Self {
-            is_shown,
+            is_shown: is_shown && !terminal.is_dumb && std::io::stderr().is_terminal(),
             spinner: None,
             in_thinking: false,
             use_color: !terminal.no_color,
         };
-        if is_shown {
+        waiting.wait_for(message);
+        waiting
+    }
+
+    /// Displays what is waited for now, in the place of what was waited for before. Returns whether
+    /// it is displayed.
+    pub(super) fn wait_for(&mut self, message: impl Into<Cow<'static, str>>) -> bool {
+        if self.is_shown {
+            self.end();
             let spinner = ProgressBar::new_spinner().with_message(message);
             // The template is valid; if it were not, the default style is used.
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
                 spinner.set_style(style);
             }
             spinner.enable_steady_tick(TICK);
-            waiting.spinner = Some(spinner);
+            self.spinner = Some(spinner);
         }
-        waiting
+        self.is_shown
     }
 
     /// Shows a piece of thinking, which must not contain control characters.

@@ -117,6 +117,7 @@ impl<'a> AnswerState<'a> {
             | TurnEvent::Retrying(_)
             | TurnEvent::Waiting(_)
             | TurnEvent::Remark(_)
+            | TurnEvent::RetryNotice(_)
             | TurnEvent::Notice(_) => return true,
         };
         self.updates.send(update).await.is_ok()

@@ -61,7 +61,7 @@ pub(super) async fn send_events(
                 log(peer, LogLevel::Info, &message).await;
                 continue;
             }
-            TurnEvent::Notice(message) => {
+            TurnEvent::RetryNotice(message) | TurnEvent::Notice(message) => {
                 log(peer, LogLevel::Warning, &message).await;
                 continue;
             }

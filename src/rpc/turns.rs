@@ -268,7 +268,11 @@ impl Turns {
                     TurnEvent::Waiting(line) => Some(line.clone()),
                     _ => None,
                 });
-                batch.retain(|event| !matches!(event, TurnEvent::Waiting(_)));
+                batch.retain(|event| match event {
+                    TurnEvent::Waiting(_) => false,
+                    TurnEvent::RetryNotice(_) => !context.shows_waits,
+                    _ => true,
+                });
                 if let Some(line) = line {
                     open.answer_during(clock.begin(line)).await;
                 }

@@ -100,6 +100,8 @@ async fn an_unreachable_server_is_abandoned_soon_and_reported() {
         !is_retryable(&error),
         "retries of the host would multiply ours"
     );
+    let tokens = turn_outcome.tokens;
+    assert_eq!((tokens.input, tokens.output), (0, 0), "nothing was sent");
     assert_eq!(turn_outcome.notices.len(), 1, "{:?}", turn_outcome.notices);
     for notice in &turn_outcome.notices {
         assert!(

@@ -16,6 +16,7 @@ crate::on_every_pi!(
     a_conversation_on_the_screen_and_its_end,
     escape_aborts_the_turn,
     the_working_message_says_what_is_waited_for,
+    offline_is_one_line_that_counts_the_attempts,
     a_new_session_during_a_turn_keeps_the_process,
 );
 
@@ -40,6 +41,43 @@ steps = [
     pi.keys(&["Escape"]);
     let screen = pi.becomes("the abort", |screen| screen.contains("aborted"));
     assert!(!screen.contains("Cursor is thinking"), "{screen}");
+    pi.quit();
+}
+
+/// Until the last attempt nothing is written to the conversation, then one error. pi does not retry
+/// what we have retried, and nothing is counted that was never sent.
+fn offline_is_one_line_that_counts_the_attempts(version: PiVersion) {
+    // Bound, so that no other process uses the port, and not listened on.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    let pi_env =
+        PiEnv::playing(version, ECHO).with("CURSOR_BACKEND_URL", &format!("http://{address}"));
+    let pi = PiScreen::with(&pi_env, &["--model", "cursor/composer-2", "one"]);
+    for attempt in 2..=4 {
+        let line = format!("Connecting to Cursor, attempt {attempt} of 4 (the connection failed)");
+        let screen = pi.shows(&line);
+        assert_eq!(screen.matches("attempt").count(), 1, "{screen}");
+        assert!(!screen.contains("again"), "{screen}");
+        pi.keep(&format!("offline-{version:?}-{attempt}.ansi"));
+    }
+    let screen = pi.shows("Cursor cannot be reached");
+    pi.keep(&format!("offline-{version:?}.ansi"));
+    assert_eq!(screen.matches("Cursor cannot be reached").count(), 1);
+    assert!(
+        screen.contains("Check that this computer is online"),
+        "{screen}"
+    );
+    assert!(!screen.contains("Retry"), "{screen}");
+    assert!(!screen.contains('↑'), "no tokens were sent: {screen}");
+    let entries = written(&pi_env);
+    let answers = entries
+        .iter()
+        .filter(|entry| entry["message"]["role"] == "assistant");
+    let input: Vec<_> = answers
+        .map(|entry| &entry["message"]["usage"]["input"])
+        .collect();
+    assert_eq!(input, [&json!(0)]);
     pi.quit();
 }
 

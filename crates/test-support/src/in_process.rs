@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent::conversation::store::Store;
 use agent::conversation::transcript::Tool;
 use agent::run::{Backend, Model};
-use agent::turn::usage::Limits;
+use agent::turn::usage::{Limits, Tokens};
 use agent::turn::{
     self, HostRequest, HostToolMode, Keep, Policy, Session, Stop, TurnEvent, TurnRequest,
 };
@@ -82,6 +82,7 @@ pub struct InProcessTurn {
     pub calls: Vec<OfferedCall>,
     pub notices: Vec<String>,
     pub stop: Stop,
+    pub tokens: Tokens,
     /// The injected message, if the turn accepted it.
     pub interjected: Option<String>,
 }
@@ -211,6 +212,7 @@ impl InProcessSession {
             calls: Vec::new(),
             notices: Vec::new(),
             stop: result.stop,
+            tokens: result.tokens,
             interjected,
         };
         let mut content = Vec::new();
@@ -231,9 +233,9 @@ impl InProcessSession {
                         arguments,
                     });
                 }
-                TurnEvent::Remark(notice) | TurnEvent::Notice(notice) => {
-                    outcome.notices.push(notice)
-                }
+                TurnEvent::Remark(notice)
+                | TurnEvent::RetryNotice(notice)
+                | TurnEvent::Notice(notice) => outcome.notices.push(notice),
                 _ => {}
             }
         }

@@ -161,6 +161,7 @@ impl RunClient {
                 outcome: Outcome::Cancelled,
                 usage: None,
                 attempts: 0,
+                was_accepted: false,
                 spent: RetriesUsed::default(),
                 rest: Duration::ZERO,
                 left: agent::run::VisibleProgress::Nothing,

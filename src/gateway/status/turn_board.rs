@@ -386,6 +386,7 @@ impl TurnReport {
             | TurnEvent::Request(_)
             | TurnEvent::Waiting(_)
             | TurnEvent::Remark(_)
+            | TurnEvent::RetryNotice(_)
             | TurnEvent::Notice(_) => return,
         };
         let is_same = {

@@ -8,7 +8,7 @@ use super::queue::Weighed;
 use super::retry::{RetriesUsed, VisibleProgress};
 use crate::effect_log::{EffectDigest, EffectLog};
 use agent_tools::bridge::HostCall;
-use cursor_client::failure::Failure;
+use cursor_client::failure::{Failure, Retry};
 use cursor_proto::agent::v1::{
     ContextInjectionStateUpdate, InteractionUpdate, PartialToolCallUpdate, ToolCallCompletedUpdate,
     ToolCallDeltaUpdate, ToolCallStartedUpdate, TurnEndedUpdate, interaction_update,
@@ -45,9 +45,37 @@ pub enum RunEvent {
     /// Any other kind of update.
     Other(Box<InteractionUpdate>),
     /// The attempt failed and another one starts.
-    Retrying(Failure),
+    Retrying(FailedAttempt),
     /// The run is over.
     Ended(Ended),
+}
+
+/// A failed attempt that is followed by another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedAttempt {
+    /// Why it failed.
+    pub failure: Failure,
+    /// The number of the next attempt; the first one is 1.
+    pub next: u32,
+    /// The number of the last attempt, if all of them fail in the same way.
+    pub last: u32,
+}
+
+impl FailedAttempt {
+    /// Returns one line that says what is waited for, for hosts and terminals.
+    pub fn waiting_line(&self) -> String {
+        let Self {
+            failure,
+            next,
+            last,
+        } = self;
+        let cause = match failure.retry() {
+            Retry::Transport => "the connection failed",
+            Retry::Idle => "Cursor was silent",
+            Retry::Server | Retry::Never => "Cursor reported an error",
+        };
+        format!("Connecting to Cursor, attempt {next} of {last} ({cause})")
+    }
 }
 
 /// A checkpoint and what it does not include.
@@ -84,6 +112,8 @@ pub struct Ended {
     pub usage: Option<Usage>,
     /// How many streams it used.
     pub attempts: u32,
+    /// Whether the server accepted one of them. If not, nothing was sent to the model.
+    pub was_accepted: bool,
     /// Retries used, by budget.
     pub spent: RetriesUsed,
     /// How long to wait before another run replaces it.

@@ -22,7 +22,7 @@ mod watchdog;
 pub use assemble::{AssembleError, dashboard};
 pub use backend::{Backend, OpenError};
 pub use blobs::{BlobError, Blobs, MemoryBlobs};
-pub use event::{Checkpoint, Ended, Outcome, RunEvent, Usage};
+pub use event::{Checkpoint, Ended, FailedAttempt, Outcome, RunEvent, Usage};
 pub use limits::LimitError;
 pub use request::{Action, Image, Mode, Model, RunSpec, UserMessage};
 pub use retry::{

@@ -184,6 +184,17 @@ impl RetryBudget {
         self.spent
     }
 
+    /// Returns how many more failures of this kind the policy allows to retry.
+    pub fn left(&self, policy: &RetryPolicy, failure: &Failure) -> u32 {
+        let (used, budget) = match failure.retry() {
+            Retry::Never => return 0,
+            Retry::Server => (self.spent.server, policy.server),
+            Retry::Transport => (self.spent.transport, policy.transport),
+            Retry::Idle => (self.spent.idle, policy.idle),
+        };
+        budget.saturating_sub(used)
+    }
+
     /// Records how long attempts have failed without a new checkpoint, text or effect.
     pub fn set_without_progress(&mut self, time: Duration) {
         self.without_progress = time;

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::attempt::{self, AttemptContext, CloseReason};
 use super::backend::{Backend, Opened};
 use super::blobs::Blobs;
-use super::event::{Ended, Outcome, RunEvent, Usage};
+use super::event::{Ended, FailedAttempt, Outcome, RunEvent, Usage};
 use super::queue::{self, QueueBounds};
 use super::request::{Action, Mode, RunSpec, UserMessage};
 use super::retry::{
@@ -144,6 +144,7 @@ pub fn start(
                 outcome: Outcome::Failed(failure),
                 usage: None,
                 attempts: 0,
+                was_accepted: true,
                 spent,
                 rest: Duration::ZERO,
                 left: VisibleProgress::Executed,
@@ -198,6 +199,7 @@ impl RunTask {
         let started = tokio::time::Instant::now();
         // When the first of several attempts without progress failed.
         let mut failing_since = None;
+        let mut failures = 0;
         tracing::debug!(
             model = self.spec.model.id,
             action = %VariantName(&self.spec.action),
@@ -245,7 +247,13 @@ impl RunTask {
             let delay_ms = delay.as_millis() as u64;
             tracing::debug!(class, delay_ms, from, "run.retry");
             self.ids = self.ids.again();
-            if self.events.send(RunEvent::Retrying(failure)).await.is_err() {
+            failures += 1;
+            let attempt = FailedAttempt {
+                next: failures + 1,
+                last: failures + 1 + self.ledger.left(&policy, &failure),
+                failure,
+            };
+            if self.events.send(RunEvent::Retrying(attempt)).await.is_err() {
                 return;
             }
             if self.cancelled_within(delay).await {
@@ -264,6 +272,7 @@ impl RunTask {
             outcome,
             usage: self.usage,
             attempts: self.attempts,
+            was_accepted: self.reached == Reached::Once,
             spent: self.ledger.spent(),
             rest,
             left: self.left,

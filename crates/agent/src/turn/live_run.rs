@@ -429,9 +429,9 @@ impl LiveRun {
                 }
                 Some(RunEvent::Thinking(text)) => TurnEvent::Thinking(text),
                 Some(RunEvent::ThinkingDone) => TurnEvent::ThinkingDone,
-                Some(RunEvent::Retrying(failure)) => {
+                Some(RunEvent::Retrying(attempt)) => {
                     self.reinject().await;
-                    TurnEvent::Retrying(failure.to_string())
+                    TurnEvent::Retrying(attempt.failure.to_string())
                 }
                 Some(RunEvent::Checkpoint(saved)) => {
                     tally.since_checkpoint.clone_from(&saved.unacknowledged);
@@ -457,6 +457,7 @@ impl LiveRun {
                     return Pause::ToolUse;
                 }
                 Some(RunEvent::Ended(ended)) => {
+                    tally.was_sent |= ended.was_accepted;
                     if ended.outcome == Outcome::Finished
                         && let Some(rest) = self.show.unshown_plan()
                     {

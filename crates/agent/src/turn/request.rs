@@ -120,6 +120,8 @@ pub enum TurnEvent {
     Retrying(String),
     /// What the turn waits for, as one line. It replaces the last one.
     Waiting(String),
+    /// A warning that Cursor cannot be reached, for hosts that do not display what a turn waits for.
+    RetryNotice(String),
     /// Information for the user.
     Remark(String),
     /// A warning for the user.
@@ -135,6 +137,7 @@ impl Weighed for TurnEvent {
             | Self::Thinking(text)
             | Self::Retrying(text)
             | Self::Waiting(text)
+            | Self::RetryNotice(text)
             | Self::Remark(text)
             | Self::Notice(text) => text.len(),
             Self::ThinkingDone => 0,

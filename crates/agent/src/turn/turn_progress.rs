@@ -33,6 +33,8 @@ pub(super) struct TurnProgress {
     pub(super) rest: Duration,
     /// How often a connection failed and was retried.
     retries: u32,
+    /// Whether a run that has ended had reached the server.
+    pub(super) was_sent: bool,
 }
 
 #[derive(Default, Clone, Copy, PartialEq)]
@@ -82,7 +84,11 @@ impl TurnProgress {
         cause: Option<Cause>,
         request: &OpenTurn,
     ) -> TurnResult {
-        let (limits, seen) = (request.limits, self.seen());
+        let (limits, mut seen) = (request.limits, self.seen());
+        // What never reached the server was not read by a model.
+        if matches!(stop, Stop::Failed(_)) && !self.was_sent {
+            seen.input = 0;
+        }
         TurnResult {
             stop,
             cause,
@@ -166,11 +172,12 @@ pub(super) async fn send_event(event: TurnEvent, request: &OpenTurn, tally: &mut
         | TurnEvent::Retrying(_)
         | TurnEvent::Waiting(_)
         | TurnEvent::Remark(_)
+        | TurnEvent::RetryNotice(_)
         | TurnEvent::Notice(_) => {}
     }
     let notice = tally.notice(&event);
     request.send(event).await;
     if let Some(notice) = notice {
-        request.send(TurnEvent::Notice(notice)).await;
+        request.send(TurnEvent::RetryNotice(notice)).await;
     }
 }

@@ -14,8 +14,6 @@ const NEXT: &str = "Waiting for Cursor";
 #[derive(Debug, Default)]
 pub(super) struct WaitDisplay {
     displayed: String,
-    /// Streams that failed.
-    failures: u32,
     /// The ids and lines of tool calls that have not completed.
     tools: Vec<(String, String)>,
 }
@@ -32,11 +30,9 @@ impl WaitDisplay {
         let line = match event {
             RunEvent::Text(_) => "Cursor is answering".to_owned(),
             RunEvent::Thinking(_) => "Cursor is thinking".to_owned(),
-            RunEvent::Retrying(failure) => {
-                self.failures += 1;
+            RunEvent::Retrying(attempt) => {
                 self.tools.clear();
-                let (attempt, class) = (self.failures + 1, failure.class());
-                format!("Connecting to Cursor again, attempt {attempt} ({class} failure)")
+                attempt.waiting_line()
             }
             RunEvent::ToolStarted(update) => {
                 let line = update.tool_call.as_ref().and_then(line)?;
@@ -94,6 +90,7 @@ fn line(call: &ToolCall) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::FailedAttempt;
     use cursor_client::failure::Failure;
     use cursor_proto::agent::v1::*;
 
@@ -133,7 +130,11 @@ mod tests {
         let mut display = WaitDisplay::default();
         let mut lines = vec![display.begin()];
         for event in [
-            RunEvent::Retrying(Failure::Transport("reset".into())),
+            RunEvent::Retrying(FailedAttempt {
+                failure: Failure::Transport("reset".into()),
+                next: 2,
+                last: 4,
+            }),
             RunEvent::Thinking("a".into()),
             RunEvent::Thinking("b".into()),
             started("1", "cargo test\nls"),
@@ -146,7 +147,7 @@ mod tests {
         }
         insta::assert_snapshot!(lines.join("\n"), @r"
         Waiting for Cursor
-        Connecting to Cursor again, attempt 2 (transport failure)
+        Connecting to Cursor, attempt 2 of 4 (the connection failed)
         Cursor is thinking
         -
         Running `cargo test…`
