@@ -26,12 +26,12 @@ pub fn cached(state: &Path) -> PathBuf {
     list
 }
 
-/// Makes the cached list two days older.
-fn age(state: &Path) {
+/// Makes the cached list older.
+fn age(state: &Path, hours: u64) {
     let file = cached(state);
     let mut list: Json = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     let fetched = list["fetchedAt"].as_u64().unwrap();
-    list["fetchedAt"] = (fetched - 2 * 24 * 3_600_000).into();
+    list["fetchedAt"] = (fetched - hours * 3_600_000).into();
     std::fs::write(&file, list.to_string()).unwrap();
 }
 
@@ -57,11 +57,15 @@ body = { items = [ { id = "a" } ] }"#;
 
 /// A test environment with the first list of [`growing`], two days old.
 fn aged(simulator: &Simulator) -> TestEnv {
+    aged_by(simulator, 48)
+}
+
+fn aged_by(simulator: &Simulator, hours: u64) -> TestEnv {
     let test = TestEnv::new(&simulator.url, &[]);
     // An explicit refresh has no wait budget, so this works on a loaded machine.
     let first = list(&mut test.host(WITH_MAX), json!({"refresh": true}));
     assert_eq!(ids(&first), ["a"]);
-    age(test.state.path());
+    age(test.state.path(), hours);
     test
 }
 
@@ -111,6 +115,20 @@ fn models_and_turns_use_a_list_refreshed_in_the_background() {
     assert_eq!(simulator.recorded().requests(MODELS_PATH).len(), 2);
 }
 
+/// A start uses a list of the same day at once and brings what is new since.
+#[test]
+fn a_fresh_list_is_refreshed_in_the_background_too() {
+    let simulator = growing();
+    let test = aged_by(&simulator, 1);
+    let mut host = test.host(WITH_MAX);
+    let old = list(&mut host, json!({}));
+    assert_eq!((ids(&old), &old["source"]), (vec!["a"], &json!("cache")));
+    assert_eq!(ids(&until(&mut host, "models")), ["a", "b"]);
+    // A list that was just fetched is not fetched again.
+    assert_eq!(ids(&list(&mut host, json!({}))), ["a", "b"]);
+    assert_eq!(simulator.recorded().requests(MODELS_PATH).len(), 2);
+}
+
 #[test]
 fn a_host_in_print_mode_waits_for_a_stale_list_to_be_refreshed() {
     let simulator = growing();
@@ -145,7 +163,7 @@ fn the_command_line_waits_for_a_stale_list_to_be_refreshed() {
     let (rows, output) = models(&simulator.url);
     assert_eq!(rows, ["a", "b"]);
     assert!(output.contains("from Cursor"), "{output}");
-    age(test.state.path());
+    age(test.state.path(), 48);
     let url = simulator.url.clone();
     drop(simulator);
     let (rows, output) = models(&url);

@@ -20,6 +20,8 @@ use cursor_client::endpoint::{EndpointOptions, Endpoints};
 
 /// How long a process waits in total for lists whose refresh was not requested.
 pub const WAIT_BUDGET: Duration = Duration::from_secs(2);
+/// A cached list that is older is refreshed when it is listed.
+const REFRESH_AGE: Duration = Duration::from_secs(600);
 /// Minimum time between automatic fetches after a failed one.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -95,12 +97,17 @@ impl ModelCatalog {
         }
     }
 
-    /// Returns a list for an account. Must be called inside a Tokio runtime.
+    /// Returns a list for an account. A cached list is refreshed in the background unless it is
+    /// new, so that a start or a reload brings new models. Must be called inside a Tokio runtime.
     pub async fn list(&self, client: &CatalogClient, mode: FetchMode) -> ModelList {
         let budget_left = WAIT_BUDGET.saturating_sub(*lock(&self.waited));
         let (list, waited) = self.load(client, mode, budget_left).await;
         if mode != FetchMode::Live {
             *lock(&self.waited) += waited;
+        }
+        if list.source == ListSource::Cache && is_older_than(&list, REFRESH_AGE) {
+            // It runs by itself; its result is for the next call.
+            drop(self.join_or_start_fetch(client, &client.fingerprint()));
         }
         list
     }
@@ -223,8 +230,9 @@ impl ModelCatalog {
             let previous = state.served.as_ref();
             let list = match result {
                 Ok(fetched) => Some(ModelList::from_fetch(fetched, ListSource::Live, Vec::new())),
+                // A list that is fresh enough needs no excuse.
                 Err(error) => previous
-                    .filter(|served| served.list.reason.is_none())
+                    .filter(|served| served.list.reason.is_none() && self.is_stale(&served.list))
                     .map(|served| fallback(served.list.fetched_models(), &error)),
             };
             if let Some(list) = list {
@@ -251,9 +259,7 @@ impl ModelCatalog {
     }
 
     fn is_stale(&self, list: &ModelList) -> bool {
-        let age = |at: SystemTime| SystemTime::now().duration_since(at).unwrap_or_default();
-        let is_fresh = |at| age(at) < self.policy.max_age();
-        !list.fetched_at.is_some_and(is_fresh)
+        is_older_than(list, self.policy.max_age())
     }
 
     /// Returns the running fetch of this account, or starts one.
@@ -275,6 +281,12 @@ impl ModelCatalog {
         state.fetch = Some(fetch.clone());
         fetch
     }
+}
+
+/// Returns whether a list was fetched before that time, or never.
+fn is_older_than(list: &ModelList, age: Duration) -> bool {
+    let is_younger = |at| SystemTime::now().duration_since(at).unwrap_or_default() < age;
+    !list.fetched_at.is_some_and(is_younger)
 }
 
 async fn fetch_and_cache(
