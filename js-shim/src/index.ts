@@ -21,6 +21,15 @@ const FALLBACK: ModelRow = {
 /** Outlives `/reload`, which evaluates this module again. */
 type Handle = { sidecar: Sidecar; sessions: Sessions };
 
+/** Returns the key that an older pi has stored. A newer one has no `AuthStorage` and passes the key
+ * to `refreshModels`. */
+async function storedKey(): Promise<string | undefined> {
+  type Storage = { getApiKey(id: string, options: object): Promise<string | undefined> };
+  const pi: object = await import("@earendil-works/pi-coding-agent");
+  const { AuthStorage } = pi as { AuthStorage?: { create(): Storage } };
+  return AuthStorage?.create().getApiKey("cursor", { includeFallback: false });
+}
+
 export default async function cursor(pi: ExtensionAPI): Promise<void> {
   const world = globalThis as { [HANDLE]?: Handle };
   world[HANDLE] ??= { sidecar: new Sidecar(), sessions: new Map() };
@@ -73,7 +82,8 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
       },
     });
   };
-  const apiKey = process.argv[process.argv.indexOf("--api-key") + 1 || -1]; // undefined at -1
+  const given = process.argv[process.argv.indexOf("--api-key") + 1 || -1]; // undefined at -1
+  const apiKey = given ?? (await storedKey().catch(() => undefined));
   register(await list(false, apiKey).catch(() => models));
   registerControls(pi, sidecar, register);
   registerQuestion(pi, sidecar);

@@ -72,6 +72,29 @@ fn a_given_key_lists_its_models_at_once(version: PiVersion) {
     assert_eq!(recording.bearers("/v1/models"), [fingerprint("crsr_given")]);
 }
 
+/// pi 0.87 prints its list before an extension gets the stored key.
+#[test]
+fn a_stored_key_lists_its_models_at_the_first_start() {
+    for version in [PiVersion::V074, PiVersion::V079, PiVersion::V150] {
+        stored_key_is_listed(version);
+    }
+}
+
+fn stored_key_is_listed(version: PiVersion) {
+    let scenario = ECHO.replacen("[[run]]", &format!("{MODELS}[[run]]"), 1);
+    let pi_env = PiEnv::playing(version, &scenario).without_key();
+    store(&pi_env, "crsr_stored");
+    assert_eq!(
+        listed(&pi_env, &[]),
+        ["brand-new", "composer-2.5", "ctx@1m"]
+    );
+    let recording = pi_env.simulator.recorded();
+    assert_eq!(
+        recording.bearers("/v1/models"),
+        [fingerprint("crsr_stored")]
+    );
+}
+
 /// pi passes a stored key only to turns and, in newer versions, after our models are registered.
 fn a_stored_key_brings_its_models_to_the_next_start(version: PiVersion) {
     let scenario = ECHO.replacen("[[run]]", &format!("{MODELS}[[run]]"), 1);
