@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Json as JsonBody;
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::header::AUTHORIZATION;
@@ -93,6 +93,7 @@ pub(super) fn router(state: Arc<GatewayState>) -> Router {
         .route(status::SIGN_OUT, post(status::sign_out).fallback(only_post))
         .fallback(|uri: Uri| async move { ApiError::unknown_path(uri.path()) })
         .layer(from_fn_with_state(Arc::clone(&state), require_token))
+        .layer(from_fn(metrics::count_request))
         .with_state(state)
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use test_support::gateway::{GatewayProcess, function};
+use test_support::gateway::{ChatClient, GatewayProcess, function};
 use test_support::in_process::opened;
 use test_support::scenario::{END, Steps, calls, playing, script, text};
 use test_support::simulator::{Recording, Transport};
@@ -100,6 +100,49 @@ async fn three_calls_side_by_side() {
     let recording = simulator.recording().await;
     recording.assert_played(&["completed"]);
     assert_eq!(recording.client("runRequest").len(), 1);
+}
+
+#[tokio::test]
+async fn requests_runs_and_open_turns_are_metrics() {
+    let steps = Steps::new()
+        .then(calls("look", "{}", "", &text("42")))
+        .text("It says 42.")
+        .then(END)
+        .build();
+    let simulator = playing(Transport::H2c, &steps);
+    let gateway = GatewayProcess::start(&simulator, &[]);
+    let mut chat = gateway.chat();
+    chat.tools = vec![function("look", &["q"])];
+    let has = async |chat: &ChatClient, lines: &[&str]| {
+        let (_, metrics) = chat.get("/metrics").await;
+        for line in lines {
+            let is_there = metrics.lines().any(|other| other == *line);
+            assert!(is_there, "{line} is missing:\n{metrics}");
+        }
+    };
+    let reply = chat.prompt("go").await;
+    has(
+        &chat,
+        &[
+            "cursor_gateway_turns_parked 1",
+            "# TYPE cursor_gateway_turns_active gauge",
+        ],
+    )
+    .await;
+    chat.result(&reply.calls[0], "42");
+    assert_eq!(chat.turn().await.text, "It says 42.");
+    assert_eq!(chat.get("/v1/unknown").await.0, 404);
+    has(
+        &chat,
+        &[
+            r#"cursor_gateway_requests{path="/v1/chat/completions",status="200"} 2"#,
+            r#"cursor_gateway_requests{path="other",status="404"} 1"#,
+            r#"cursor_provider_runs_ended{outcome="finished"} 1"#,
+            "# TYPE cursor_gateway_turns_parked gauge",
+            "cursor_gateway_turns_parked 0",
+        ],
+    )
+    .await;
 }
 
 /// Two clients with the same prompt, first message and tools have separate runs, and each result

@@ -161,6 +161,10 @@ pub fn start(
     }
 }
 
+/// Counters of runs by outcome, and of retries, both by the class of the failure.
+const RUNS_ENDED: &str = "cursor_provider.runs_ended";
+const RUNS_RETRIED: &str = "cursor_provider.runs_retried";
+
 struct RunTask {
     backend: Backend,
     spec: RunSpec,
@@ -246,6 +250,7 @@ impl RunTask {
             };
             let delay_ms = delay.as_millis() as u64;
             tracing::debug!(class, delay_ms, from, "run.retry");
+            foundation::metrics::counters().count(RUNS_RETRIED, &[("class", class)]);
             self.ids = self.ids.again();
             failures += 1;
             let attempt = FailedAttempt {
@@ -308,6 +313,9 @@ impl RunTask {
             Outcome::Cancelled => ("cancelled", None),
             Outcome::Failed(failure) => ("failed", Some(failure.class())),
         };
+        let labels = [("outcome", outcome), ("class", class.unwrap_or_default())];
+        let labels = &labels[..1 + usize::from(class.is_some())];
+        foundation::metrics::counters().count(RUNS_ENDED, labels);
         let usage = self.usage.unwrap_or_default();
         tracing::debug!(
             outcome,

@@ -200,6 +200,11 @@ impl SessionManager {
         self.state().sessions.find(id)
     }
 
+    /// Returns how many turns wait for their host's results.
+    pub fn parked_count(&self) -> usize {
+        self.state().parked.count()
+    }
+
     /// Returns Cursor's counters of an open session since it was opened.
     pub fn usage(&self, id: &str) -> Option<SessionUsage> {
         self.find(id).map(|session| session.usage())

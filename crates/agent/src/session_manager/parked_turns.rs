@@ -39,6 +39,10 @@ impl ParkedTurns {
         Some(longest.session_id)
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// Removes a turn and returns its session.
     pub(super) fn remove(&mut self, turn_id: &str) -> Option<String> {
         let at = self.0.iter().position(|turn| turn.turn_id == turn_id)?;
