@@ -256,6 +256,21 @@ fn the_token_is_used_if_the_fetch_with_the_key_fails() {
         let again = list(&mut test.host(WITH_MAX), json!({}));
         assert_eq!(again["source"], "cache", "the list is cached");
     }
+    // The server where runs go is asked first. One that does not have the call is no obstacle.
+    for status in [404, 500] {
+        let failing =
+            |path: &str| format!("[server.unary.\"{path}\"]\nstatus = {status}\nbody = \"no\"");
+        let backend = simulator(MODELS, &failing(MODELS_PATH));
+        let agent = simulator(MODELS, &failing(USABLE));
+        let test = TestEnv::new(&backend.url, &[]);
+        let agent_url = [("PI_CURSOR_AGENT_URL", agent.url.as_str())];
+        let mut host = test.host_at(&backend.url, WITH_MAX, &agent_url);
+        let found = list(&mut host, json!({}));
+        assert_eq!(ids(&found).len(), 9, "{}", found["warnings"]);
+        for server in [&agent, &backend] {
+            assert_eq!(server.recorded().requests(USABLE).len(), 1, "{status}");
+        }
+    }
     // If the key is rejected, its token is not tried.
     let simulator = simulator(MODELS, "");
     let test = TestEnv::new(&simulator.url, &[("CURSOR_API_KEY", "crsr_invalid")]);
