@@ -3,8 +3,15 @@ import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import type { Methods, Notifications } from "./protocol.ts";
 
-/** Log lines that the user asked for. They go to pi's stderr unless they would spoil its screen. */
+/** Log lines that go to pi's stderr: at once, or when pi has left the screen that it draws. */
 const PASSED_ON = /^\{|^\[pi-cursor-sdk:bridge\] |^debug log: /;
+const MOST_HELD = 1_000;
+const held: string[] = [];
+function hold(line: string): void {
+  if (held.length === 0) process.once("exit", () => process.stderr.write(held.join("")));
+  held.push(`${line}\n`);
+  if (held.length > MOST_HELD) held.shift();
+}
 
 type Body = { params?: unknown; result?: unknown; error?: { code: number; message: string } };
 type Message = Body & { id?: number | null; method?: string };
@@ -59,7 +66,8 @@ export class Connection {
     createInterface(stderr).on("line", (line) => {
       const drawn = process.stdout.isTTY && process.stderr.isTTY && !line.startsWith("debug log");
       if (!PASSED_ON.test(line)) this.lastLine = line.trim() || this.lastLine;
-      else if (!drawn) process.stderr.write(`${line}\n`);
+      else if (drawn) hold(line);
+      else process.stderr.write(`${line}\n`);
     });
     // A write to an ended process; `close` reports the reason.
     stdin.on("error", () => {});

@@ -21,13 +21,12 @@ const FALLBACK: ModelRow = {
 /** Outlives `/reload`, which evaluates this module again. */
 type Handle = { sidecar: Sidecar; sessions: Sessions };
 
-/** Returns the key that an older pi has stored. A newer one has no `AuthStorage` and passes the key
- * to `refreshModels`. */
-async function storedKey(): Promise<string | undefined> {
+/** Returns where an older pi stores keys. A newer one has no `AuthStorage`: it passes the key to
+ * `refreshModels`. */
+async function keyStore() {
   type Storage = { getApiKey(id: string, options: object): Promise<string | undefined> };
   const pi: object = await import("@earendil-works/pi-coding-agent");
-  const { AuthStorage } = pi as { AuthStorage?: { create(): Storage } };
-  return AuthStorage?.create().getApiKey("cursor", { includeFallback: false });
+  return (pi as { AuthStorage?: { create(): Storage } }).AuthStorage?.create();
 }
 
 export default async function cursor(pi: ExtensionAPI): Promise<void> {
@@ -35,8 +34,15 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
   world[HANDLE] ??= { sidecar: new Sidecar(), sessions: new Map() };
   const { sidecar, sessions } = world[HANDLE];
   let models = [FALLBACK];
-  const list = async (refresh: boolean, apiKey?: string) =>
-    (await sidecar.call("models/list", { refresh, apiKey })).models;
+  // A newer pi displays the variable that a key comes from; without a key, one that says so.
+  let variable = "NO_CURSOR_KEY";
+  const list = async (refresh: boolean, apiKey?: string) => {
+    const { models, reason } = await sidecar.call("models/list", { refresh, apiKey });
+    if (process.env.CURSOR_API_KEY) variable = "CURSOR_API_KEY";
+    else if (reason !== "missing-api-key") variable = "CURSOR_SIDECAR_ACCOUNT";
+    return models;
+  };
+  const older = await keyStore().catch(() => undefined);
   let stored: { apiKey?: string } | undefined; // as pi had it last; unknown before pi 0.80.8
   const verify = async (apiKey?: string) => {
     const { problem } = await sidecar.call("account/status", { apiKey });
@@ -44,11 +50,12 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
   };
   const register = (rows: ModelRow[]) => {
     models = rows;
+    if (variable !== "CURSOR_API_KEY") process.env[variable] = KEYLESS;
     pi.registerProvider("cursor", {
       name: "Cursor",
       baseUrl: "stdio:cursor-sidecar",
       api: "cursor-sidecar",
-      apiKey: KEYLESS,
+      apiKey: older ? KEYLESS : `$${variable}`,
       oauth: {
         name: "Cursor",
         isSubscription: true,
@@ -83,7 +90,8 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
     });
   };
   const given = process.argv[process.argv.indexOf("--api-key") + 1 || -1]; // undefined at -1
-  const apiKey = given ?? (await storedKey().catch(() => undefined));
+  const key = older?.getApiKey("cursor", { includeFallback: false });
+  const apiKey = given ?? (await key?.catch(() => undefined));
   register(await list(false, apiKey).catch(() => models));
   registerControls(pi, sidecar, register);
   registerQuestion(pi, sidecar);

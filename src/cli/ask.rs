@@ -292,7 +292,8 @@ impl AskCommand {
             }
             match event {
                 RunEvent::Retrying(attempt) => {
-                    if !waiting.wait_for(attempt.waiting_line()) {
+                    let is_displayed = waiting.wait_for(attempt.waiting_line());
+                    if !is_displayed {
                         tracing::info!("retrying: {}", attempt.failure);
                     }
                 }

@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn unknown_sources_cause_warnings() {
-        let (choice, warnings) = chosen(&[(SETTING_SOURCES, "Project, mdm,no,plugins")]);
+        let (choice, warnings) = chosen(&[(SETTING_SOURCES, "Project, mdm,no,plug-ins")]);
         assert_eq!(warnings, 2);
         assert!(choice.has(ConfigSource::Project) && choice.has(ConfigSource::Mdm));
         assert!(!choice.has(ConfigSource::User));

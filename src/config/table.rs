@@ -197,8 +197,8 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "PI_CURSOR_SETTING_SOURCES",
         "all",
-        "all, none, or some of project, user, team, mdm with commas",
-        "Which Cursor settings are used: rules, skills, MCP servers, hooks; see docs/cursor-settings.md. team has no effect, because it is not stored in files; plugins is refused, because plugins of Cursor are not loaded.",
+        "all, none, or some of project, user, team, mdm, plugins with commas",
+        "Which Cursor settings are used: rules, skills, MCP servers, hooks; see docs/cursor-settings.md. team has no effect, because it is not stored in files.",
     ),
     setting(
         "PI_CURSOR_TRUST_PROJECT",

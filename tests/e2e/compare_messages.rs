@@ -296,17 +296,24 @@ async fn the_same_headers_as_the_official_client() {
         (Transport::H2c, "/agent.v1.AgentService/Run"),
         (Transport::Http1, "/agent.v1.AgentService/RunSSE"),
         (Transport::Http1, "/aiserver.v1.BidiService/BidiAppend"),
+        (Transport::Http1, "/auth/exchange_user_api_key"),
     ] {
         let headers = |recording: &Recording| -> BTreeMap<String, Json> {
             let request = recording.requests(path)[0].clone();
             let headers = request["headers"].as_object().unwrap().clone();
-            // Lengths, hosts and connections belong to the transport.
+            // Lengths, hosts and connections belong to the transport, what a browser would say to
+            // the `fetch` of the official client.
             headers
                 .into_iter()
                 .filter(|(name, _)| {
                     !matches!(
                         name.as_str(),
-                        "host" | "connection" | "transfer-encoding" | "content-length"
+                        "host"
+                            | "connection"
+                            | "transfer-encoding"
+                            | "content-length"
+                            | "accept-language"
+                            | "sec-fetch-mode"
                     )
                 })
                 .collect()

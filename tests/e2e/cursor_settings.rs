@@ -104,6 +104,23 @@ async fn rules_and_skills_are_sent_as_the_official_client_sends_them() {
         ".cursor/skills/mine/SKILL.md",
         "---\nname: mine\ndescription: My own\n---\nMine.\n",
     );
+    let plugin = ".cursor/plugins/local/own";
+    for (path, text) in [
+        (
+            ".cursor-plugin/plugin.json",
+            r#"{"name": "manifest-name", "description": "My plugin"}"#,
+        ),
+        (
+            "rules/plugged.mdc",
+            "---\ndescription: Plugged\nalwaysApply: true\n---\nPlugged.\n",
+        ),
+        (
+            "skills/plug/SKILL.md",
+            "---\nname: plug\ndescription: How to plug\n---\nPlug.\n",
+        ),
+    ] {
+        write(&home, &format!("{plugin}/{path}"), text);
+    }
     let steps = format!("{CONTEXT}, {END}");
     let simulator = playing(Transport::H2c, &steps);
     let agent = json!({"settingSources": ["all"]});

@@ -60,6 +60,9 @@ async fn models_in_protobuf_and_json() {
                 .iter()
                 .any(|model| model.model_id == "composer-2")
         );
+        let recording = simulator.recording().await;
+        let length = &recording.requests(path)[0]["headers"]["content-length"];
+        assert_eq!(length, "0", "an empty request states its length");
         let token = account.token().await.unwrap().token;
         let answer = http
             .call_json(call(&ours, path, &token, transport), &json!({}))

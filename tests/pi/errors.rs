@@ -271,7 +271,7 @@ fn commands_report_what_they_did() {
 fn installed_alone(pi_env: &PiEnv) -> String {
     let folder = pi_env.home.path().join("extension");
     let shim = test_support::root().join("js-shim");
-    for part in ["bin", "src"] {
+    for part in ["bin", "cursor-sidecar", "src"] {
         std::fs::create_dir_all(folder.join(part)).unwrap();
         for file in std::fs::read_dir(shim.join(part)).unwrap() {
             let file = file.unwrap();

@@ -52,6 +52,30 @@ fn choose_cursor(pi: &PiScreen<'_>, kind: &[&str]) {
     pi.keys(&["Enter"]);
 }
 
+/// Without a key pi must still list the models, so a placeholder stands for it. pi displays where it
+/// comes from.
+#[test]
+fn where_the_key_comes_from_is_displayed() {
+    for version in [PiVersion::V087, PiVersion::V150] {
+        for (pi_env, source) in [
+            (PiEnv::playing(version, ECHO), "CURSOR_API_KEY"),
+            (PiEnv::playing(version, ECHO).without_key(), "NO_CURSOR_KEY"),
+        ] {
+            let pi = PiScreen::with(&pi_env, &["--model", "cursor/composer-2"]);
+            pi.shows("[Extensions]");
+            pi.enter("/login");
+            pi.shows("→ Sign in with an account");
+            pi.keys(&["Down", "Enter"]);
+            pi.shows("Select provider");
+            pi.type_in("Cursor");
+            let screen = pi.shows("→ Cursor ✓");
+            let line = screen.lines().find(|line| line.contains("→ Cursor ✓"));
+            assert_eq!(line.unwrap().trim(), format!("→ Cursor ✓ env: {source}"));
+            pi.keep(&format!("login-{version:?}-{source}.ansi"));
+        }
+    }
+}
+
 fn stored(pi_env: &PiEnv) -> Json {
     let file = pi_env.home.path().join("agent/auth.json");
     let text = std::fs::read_to_string(file).unwrap_or_default();

@@ -44,15 +44,36 @@ steps = [
     pi.quit();
 }
 
-/// Until the last attempt nothing is written to the conversation, then one error. pi does not retry
-/// what we have retried, and nothing is counted that was never sent.
-fn offline_is_one_line_that_counts_the_attempts(version: PiVersion) {
+/// The URL of a server that refuses connections, as long as the socket is kept.
+fn refusing_server() -> (tokio::net::TcpSocket, String) {
     // Bound, so that no other process uses the port, and not listened on.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let address = socket.local_addr().unwrap();
-    let pi_env =
-        PiEnv::playing(version, ECHO).with("CURSOR_BACKEND_URL", &format!("http://{address}"));
+    let url = format!("http://{}", socket.local_addr().unwrap());
+    (socket, url)
+}
+
+#[test]
+fn ask_counts_the_attempts_on_a_terminal() {
+    let (_socket, url) = refusing_server();
+    let pi_env = PiEnv::playing(PiVersion::V150, ECHO).with("CURSOR_BACKEND_URL", &url);
+    let command = r#""$SIDECAR" ask --model composer-2 one; read -r _"#;
+    let command = ["sh", "-c", command].map(str::to_owned);
+    let screen = PiScreen::run(&pi_env, command.into(), "20");
+    for attempt in 2..=4 {
+        let text = screen.shows(&format!("Connecting to Cursor, attempt {attempt} of 4"));
+        assert_eq!(text.matches("attempt").count(), 1, "{text}");
+    }
+    let text = screen.shows("Cursor cannot be reached");
+    screen.keep("ask-offline.ansi");
+    assert!(!text.contains("Connecting"), "{text}");
+}
+
+/// Until the last attempt nothing is written to the conversation, then one error. pi does not retry
+/// what we have retried, and nothing is counted that was never sent.
+fn offline_is_one_line_that_counts_the_attempts(version: PiVersion) {
+    let (_socket, url) = refusing_server();
+    let pi_env = PiEnv::playing(version, ECHO).with("CURSOR_BACKEND_URL", &url);
     let pi = PiScreen::with(&pi_env, &["--model", "cursor/composer-2", "one"]);
     for attempt in 2..=4 {
         let line = format!("Connecting to Cursor, attempt {attempt} of 4 (the connection failed)");
@@ -86,6 +107,11 @@ fn a_conversation_on_the_screen_and_its_end(version: PiVersion) {
     let pi = PiScreen::start(&pi_env, "one", "First answer.");
     let screen = pi.text();
     assert!(screen.contains("Hm."), "thinking is shown: {screen}");
+    let listed = screen
+        .lines()
+        .skip_while(|line| !line.contains("[Extensions]"));
+    let listed: Vec<&str> = listed.skip(1).take(1).map(str::trim).collect();
+    assert_eq!(listed, ["cursor-sidecar"], "{screen}");
     pi.enter("two");
     pi.shows("Follow-up to: two");
     let recording = pi_env.recorded("both turns", |recording| recording.verdicts().len() == 2);
@@ -303,6 +329,10 @@ fn the_bridges_log_is_not_written_over_the_screen() {
     assert!(!screen.contains("pi-cursor-sdk"), "{screen}");
     let resent = std::fs::read_to_string(&file).unwrap();
     assert!(resent.contains("request_resolved"), "{resent}");
+    pi.quit();
+    // What the terminal got in all, now that pi does not draw any more.
+    let line = r#"[pi-cursor-sdk:bridge] {"event":"request_resolved""#;
+    assert_eq!(pi.raw().matches(line).count(), 2, "{}", pi.raw());
 }
 
 /// A repository, a model and a server that try to write to the clipboard, the title and over the

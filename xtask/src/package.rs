@@ -172,7 +172,7 @@ fn stage_main(
     optional: serde_json::Map<String, Json>,
 ) -> anyhow::Result<()> {
     let shim = root().join("js-shim");
-    for part in ["bin", "src"] {
+    for part in ["bin", "cursor-sidecar", "src"] {
         fs::create_dir_all(folder.join(part))?;
         for entry in fs::read_dir(shim.join(part))? {
             let entry = entry?;

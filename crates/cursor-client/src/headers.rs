@@ -2,7 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use http::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
+};
 use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
 
@@ -214,7 +216,7 @@ impl Identity {
 
     /// Returns the headers of a REST call, which is authorized with the raw API key.
     pub fn rest(&self, api_key: &SecretString) -> HeaderMap {
-        let mut headers = HeaderMap::new();
+        let mut headers = fetched();
         put_bearer(&mut headers, api_key);
         self.name(&mut headers);
         headers
@@ -230,6 +232,15 @@ impl Identity {
         let ghost = if self.is_ghost { "true" } else { "false" };
         put(headers, "x-ghost-mode", HeaderValue::from_static(ghost));
     }
+}
+
+/// Returns what the official client's `fetch` adds to a REST call, as far as it says something
+/// about the call. Some firewalls refuse a request without these.
+pub(crate) fn fetched() -> HeaderMap {
+    HeaderMap::from_iter([
+        (ACCEPT, HeaderValue::from_static("*/*")),
+        (USER_AGENT, HeaderValue::from_static("node")),
+    ])
 }
 
 /// Returns the headers of calls that send authorization but no client identity.

@@ -44,25 +44,6 @@ pub struct Http {
     plain2: ConnectionPool,
 }
 
-/// How a host is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Route {
-    /// Unencrypted; only for this machine.
-    Plain,
-    /// Over TLS, through a proxy if one is configured for that host.
-    Tls,
-}
-
-impl Route {
-    fn to(base: &BaseUrl) -> Self {
-        if base.is_tls() {
-            Self::Tls
-        } else {
-            Self::Plain
-        }
-    }
-}
-
 impl Default for Http {
     fn default() -> Self {
         Self::new(TrustRoots::default())
@@ -105,7 +86,7 @@ impl Http {
         base: &BaseUrl,
         version: HttpVersion,
     ) -> Result<StreamPermit, SetupError> {
-        let build = || self.build(Route::to(base), version);
+        let build = || self.build(base, version);
         self.pool(base, version).permit(build)
     }
 
@@ -122,23 +103,21 @@ impl Http {
     }
 
     fn pool(&self, base: &BaseUrl, version: HttpVersion) -> &ConnectionPool {
-        match (Route::to(base), version) {
-            (Route::Tls, HttpVersion::Http1) => &self.tls1,
-            (Route::Tls, HttpVersion::Http2) => &self.tls2,
-            (Route::Plain, HttpVersion::Http1) => &self.plain1,
-            (Route::Plain, HttpVersion::Http2) => &self.plain2,
+        match (base.is_tls(), version) {
+            (true, HttpVersion::Http1) => &self.tls1,
+            (true, HttpVersion::Http2) => &self.tls2,
+            (false, HttpVersion::Http1) => &self.plain1,
+            (false, HttpVersion::Http2) => &self.plain2,
         }
     }
 
-    fn build(&self, route: Route, version: HttpVersion) -> Result<HttpClient, SetupError> {
-        match route {
+    fn build(&self, base: &BaseUrl, version: HttpVersion) -> Result<HttpClient, SetupError> {
+        if !base.is_tls() {
             // Does not need the trust store, so skip reading it.
-            Route::Plain => HttpClient::plain(version),
-            Route::Tls => {
-                let connector = Connector::tls(self.trust.config(version)?);
-                Ok(HttpClient::new(connector, version))
-            }
+            return HttpClient::plain(version);
         }
+        let connector = Connector::tls(self.trust.config(version)?);
+        Ok(HttpClient::new(connector, version))
     }
 }
 

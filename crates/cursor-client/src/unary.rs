@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
+use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 use http_body_util::{BodyExt as _, Full};
 use prost::Message;
@@ -133,6 +133,10 @@ impl Http {
         call.headers
             .entry(ACCEPT_ENCODING)
             .or_insert(HeaderValue::from_static("identity"));
+        // As the official client does; some servers refuse a POST that states no length.
+        if method == Method::POST && body.is_empty() {
+            call.headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
+        }
         let answer = async {
             let mut resends = RESENDS;
             let response = loop {

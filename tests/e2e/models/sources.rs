@@ -124,7 +124,7 @@ fn a_fresh_list_is_refreshed_in_the_background_too() {
     let old = list(&mut host, json!({}));
     assert_eq!((ids(&old), &old["source"]), (vec!["a"], &json!("cache")));
     assert_eq!(ids(&until(&mut host, "models")), ["a", "b"]);
-    // A list of this minute is not fetched again.
+    // A list that was just fetched is not fetched again.
     assert_eq!(ids(&list(&mut host, json!({}))), ["a", "b"]);
     assert_eq!(simulator.recorded().requests(MODELS_PATH).len(), 2);
 }
@@ -255,6 +255,21 @@ fn the_token_is_used_if_the_fetch_with_the_key_fails() {
         assert_eq!(turn(&mut host, selection)["stopReason"], "stop");
         let again = list(&mut test.host(WITH_MAX), json!({}));
         assert_eq!(again["source"], "cache", "the list is cached");
+    }
+    // The server where runs go is asked first. One that does not have the call is no obstacle.
+    for status in [404, 500] {
+        let failing =
+            |path: &str| format!("[server.unary.\"{path}\"]\nstatus = {status}\nbody = \"no\"");
+        let backend = simulator(MODELS, &failing(MODELS_PATH));
+        let agent = simulator(MODELS, &failing(USABLE));
+        let test = TestEnv::new(&backend.url, &[]);
+        let agent_url = [("PI_CURSOR_AGENT_URL", agent.url.as_str())];
+        let mut host = test.host_at(&backend.url, WITH_MAX, &agent_url);
+        let found = list(&mut host, json!({}));
+        assert_eq!(ids(&found).len(), 9, "{}", found["warnings"]);
+        for server in [&agent, &backend] {
+            assert_eq!(server.recorded().requests(USABLE).len(), 1, "{status}");
+        }
     }
     // If the key is rejected, its token is not tried.
     let simulator = simulator(MODELS, "");

@@ -27,6 +27,8 @@ pub struct RuleFile {
     pub scoped_to: Vec<String>,
     /// A parse error to report to Cursor.
     pub problem: Option<&'static str>,
+    /// The user's plugin it belongs to.
+    pub plugin: Option<String>,
 }
 
 /// When a rule applies.
@@ -57,6 +59,7 @@ impl RuleFile {
             disabled_environments: Vec::new(),
             scoped_to: Vec::new(),
             problem: None,
+            plugin: None,
         }
     }
 
@@ -93,6 +96,17 @@ impl RuleFile {
             disabled_environments: document.list("metadata.disabledEnvironments"),
             scoped_to: document.list("metadata.scopedTo"),
             problem: None,
+            plugin: None,
+        }
+    }
+
+    /// Makes it a rule of a plugin, whose whole file is sent.
+    pub(super) fn in_plugin(self, plugin: &str, text: String) -> Self {
+        Self {
+            content: text,
+            head: String::new(),
+            plugin: Some(plugin.to_owned()),
+            ..self
         }
     }
 
@@ -118,6 +132,8 @@ impl RuleFile {
             scoped_to: self.scoped_to.clone(),
             frontmatter: self.head.clone(),
             parse_error: self.problem.map(str::to_owned),
+            git_remote_origin: self.plugin.as_deref().map(plugin_origin),
+            plugin: self.plugin.clone(),
             ..CursorRule::default()
         }
     }
@@ -128,6 +144,11 @@ impl RuleFile {
         let content = self.content.trim();
         self.when == RuleActivation::Always && !content.is_empty() && text.contains(content)
     }
+}
+
+/// Returns the origin of what a plugin contains, as the official client writes it.
+pub(super) fn plugin_origin(plugin: &str) -> String {
+    format!("plugin:user-local:{plugin}")
 }
 
 /// Returns the description, cut to [`MOST_DESCRIPTION`] characters.

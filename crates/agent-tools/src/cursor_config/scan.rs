@@ -5,6 +5,7 @@
 //! The user's come from the home folder.
 
 mod commands;
+mod plugins;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -107,7 +108,7 @@ pub(super) fn scan(place: &ScanRoot, reach: &ScanDepth<'_>) -> ScanResult {
         let file = Path::new(ADMINISTRATOR);
         let text = scan.reader.text(file, None);
         let folder = file.parent().unwrap_or(file);
-        scan.hook_file(file, text, folder, &HookTrust::Trusted);
+        scan.hook_file(file, text, folder, &HookTrust::Trusted, None);
     }
     if place.choice.has(ConfigSource::Project) {
         scan.project();
@@ -116,6 +117,11 @@ pub(super) fn scan(place: &ScanRoot, reach: &ScanDepth<'_>) -> ScanResult {
         && let Some(home) = &place.home
     {
         scan.user(home);
+    }
+    if place.choice.has(ConfigSource::Plugins)
+        && let Some(home) = &place.home
+    {
+        scan.plugins(home);
     }
     ScanResult {
         rules: scan.rules,
@@ -188,11 +194,11 @@ impl Scan<'_> {
         let folder = home.join(".cursor");
         let file = folder.join("mcp.json");
         let text = self.reader.text(&file, None);
-        let servers = self.server_file(&file, text, EnvFiles::Read);
+        let servers = self.server_file(&file, text, EnvFiles::Read, None);
         self.add_servers(servers);
         let file = folder.join("hooks.json");
         let text = self.reader.text(&file, None);
-        self.hook_file(&file, text, &folder, &HookTrust::Trusted);
+        self.hook_file(&file, text, &folder, &HookTrust::Trusted, None);
     }
 
     /// Returns a file's text the first time it is requested; `None` later, or if the file is

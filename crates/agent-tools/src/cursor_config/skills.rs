@@ -93,6 +93,13 @@ impl Skill {
         }
     }
 
+    /// Makes it a skill of a plugin.
+    pub(super) fn in_plugin(mut self, plugin: &str) -> Self {
+        let content = std::mem::take(&mut self.rule.content);
+        self.rule = self.rule.in_plugin(plugin, content);
+        self
+    }
+
     /// Returns the skill as a Cursor message; `None` for one that is only a rule.
     pub(crate) fn proto(&self) -> Option<AgentSkill> {
         if self.taken_up_by == SkillActivation::AlwaysOn {
@@ -108,6 +115,8 @@ impl Skill {
             disable_model_invocation: self.taken_up_by == SkillActivation::UserOnly,
             globs: self.globs.clone(),
             scoped_to: self.rule.scoped_to.clone(),
+            git_remote_origin: self.rule.plugin.as_deref().map(rules::plugin_origin),
+            plugin: self.rule.plugin.clone(),
             ..AgentSkill::default()
         })
     }

@@ -15,14 +15,17 @@ pub enum ConfigSource {
     Team,
     /// The machine's administrator.
     Mdm,
+    /// The user's own plugins of Cursor.
+    Plugins,
 }
 
 /// All sources by the names that the setting uses.
-pub const SOURCES: [(&str, ConfigSource); 4] = [
+pub const SOURCES: [(&str, ConfigSource); 5] = [
     ("project", ConfigSource::Project),
     ("user", ConfigSource::User),
     ("team", ConfigSource::Team),
     ("mdm", ConfigSource::Mdm),
+    ("plugins", ConfigSource::Plugins),
 ];
 
 /// The projects whose commands (MCP servers and hooks) may be run.

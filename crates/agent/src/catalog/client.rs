@@ -12,7 +12,7 @@ use secrecy::SecretString;
 use super::cache::AccountFingerprint;
 use super::model::{CatalogModel, ModelVariant, Parameter, ParameterChoice, ParameterValue};
 use cursor_client::account::{Account, ApiKey, AuthorizedError};
-use cursor_client::endpoint::Endpoints;
+use cursor_client::endpoint::{BaseUrl, Endpoints};
 use cursor_client::error::{TransportError, WireError};
 use cursor_client::headers::{HttpVersion, Identity};
 use cursor_client::http_clients::Http;
@@ -20,6 +20,7 @@ use cursor_client::unary::{Call, CallError};
 use cursor_proto::agent::v1::{GetUsableModelsRequest, GetUsableModelsResponse, ModelDetails};
 use cursor_proto::aiserver::v1::AvailableModelsRequest;
 use cursor_proto::available_models::{self, AvailableModel};
+use cursor_proto::connect_code::Code;
 
 const REST_PATH: &str = "/v1/models";
 const USABLE_PATH: &str = "/agent.v1.AgentService/GetUsableModels";
@@ -87,10 +88,8 @@ impl DiscoverError {
     /// was rejected, nor after a timeout.
     fn allows_token_fallback(&self) -> bool {
         match self {
-            Self::Call(CallError::Wire(WireError::Transport(error))) => {
-                !matches!(error, TransportError::Deadline { .. })
-            }
             Self::Call(CallError::Wire(WireError::Remote(_))) => true,
+            Self::Call(error) => allows_other_server(error),
             _ => false,
         }
     }
@@ -170,11 +169,19 @@ impl CatalogClient {
         }
     }
 
+    /// Asks the agent server, which has the service of this call, and the backend if the agent
+    /// server does not have the call.
     async fn usable(&self, token: SecretString) -> Result<GetUsableModelsResponse, CallError> {
         let request = GetUsableModelsRequest::default();
-        self.http
-            .call(self.call(USABLE_PATH, &token), &request)
-            .await
+        let Endpoints { agent, backend, .. } = &self.endpoints;
+        let call = self.call(agent, USABLE_PATH, &token);
+        match self.http.call(call, &request).await {
+            Err(error) if agent != backend && allows_other_server(&error) => {
+                let call = self.call(backend, USABLE_PATH, &token);
+                self.http.call(call, &request).await
+            }
+            answer => answer,
+        }
     }
 
     async fn available(&self, token: SecretString) -> Result<Vec<AvailableModel>, CallError> {
@@ -183,7 +190,7 @@ impl CatalogClient {
             do_not_use_markdown: Some(true),
             ..AvailableModelsRequest::default()
         };
-        let mut call = self.call(AVAILABLE_PATH, &token);
+        let mut call = self.call(&self.endpoints.backend, AVAILABLE_PATH, &token);
         let kind = HeaderValue::from_static("application/proto");
         call.headers.insert(CONTENT_TYPE, kind);
         let body = Bytes::from(request.encode_to_vec());
@@ -191,14 +198,26 @@ impl CatalogClient {
         available_models::decode(response).map_err(|_| TransportError::Message.into())
     }
 
-    fn call<'a>(&'a self, path: &'a str, token: &SecretString) -> Call<'a> {
+    fn call<'a>(&self, base: &'a BaseUrl, path: &'a str, token: &SecretString) -> Call<'a> {
         Call {
-            base: &self.endpoints.backend,
+            base,
             path,
             headers: self.identity.unary(token),
             version: HttpVersion::Http1,
             deadline: DEADLINE,
         }
+    }
+}
+
+/// Returns whether another server may answer a call that failed: not if the token was refused, and
+/// not after a timeout, because the caller waits for both.
+fn allows_other_server(error: &CallError) -> bool {
+    match error {
+        CallError::Wire(WireError::Transport(error)) => {
+            !matches!(error, TransportError::Deadline { .. })
+        }
+        CallError::Wire(WireError::Remote(remote)) => remote.code != Code::Unauthenticated,
+        CallError::Setup(_) => false,
     }
 }
 

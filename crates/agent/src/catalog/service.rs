@@ -20,7 +20,9 @@ use cursor_client::endpoint::{EndpointOptions, Endpoints};
 
 /// How long a process waits in total for lists whose refresh was not requested.
 pub const WAIT_BUDGET: Duration = Duration::from_secs(2);
-/// Minimum time between automatic fetches of a list.
+/// A cached list that is older is refreshed when it is listed.
+const REFRESH_AGE: Duration = Duration::from_secs(600);
+/// Minimum time between automatic fetches after a failed one.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How fresh a list has to be.
@@ -103,7 +105,7 @@ impl ModelCatalog {
         if mode != FetchMode::Live {
             *lock(&self.waited) += waited;
         }
-        if list.source == ListSource::Cache && is_older_than(&list, RETRY_INTERVAL) {
+        if list.source == ListSource::Cache && is_older_than(&list, REFRESH_AGE) {
             // It runs by itself; its result is for the next call.
             drop(self.join_or_start_fetch(client, &client.fingerprint()));
         }

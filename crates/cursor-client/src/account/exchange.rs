@@ -5,15 +5,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ACCEPT, AUTHORIZATION};
-use http::{HeaderMap, HeaderValue};
+use http::HeaderValue;
+use http::header::AUTHORIZATION;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value as Json, json};
 
 use super::key::ApiKey;
 use crate::endpoint::BaseUrl;
 use crate::error::{TransportError, WireError};
-use crate::headers::HttpVersion;
+use crate::headers::{HttpVersion, fetched};
 use crate::http_clients::Http;
 use crate::unary::{Call, CallError};
 
@@ -98,14 +98,13 @@ async fn exchange(
     base: &BaseUrl,
     key: &ApiKey,
 ) -> Result<SecretString, ExchangeError> {
-    let mut headers = HeaderMap::new();
+    let mut headers = fetched();
     let bearer = format!("Bearer {}", key.secret().expose_secret());
     // `ApiKey` guarantees visible ASCII, so this is always a valid header value.
     if let Ok(mut value) = HeaderValue::from_str(&bearer) {
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
     }
-    headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
     let call = Call {
         base,
         path: PATH,

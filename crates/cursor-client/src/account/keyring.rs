@@ -132,8 +132,8 @@ impl Keyring {
         let label = ["store", "--label=cursor-sidecar login"];
         let stored = self.run(&label, state_dir, Some(&key));
         let stored = stored.and_then(|answer| match answer {
-            SecretToolAnswer::Found(_) => Ok(()),
-            SecretToolAnswer::Nothing => Err(KeyringError::NoKey),
+            Some(_) => Ok(()),
+            None => Err(KeyringError::NoKey),
         });
         *self.lock() = Some(match &stored {
             Ok(()) => KeyringAnswer::Key(key.clone()),
@@ -153,12 +153,12 @@ impl Keyring {
             _ => {}
         }
         match self.run(&["lookup"], state_dir, None) {
-            Ok(SecretToolAnswer::Found(key)) => {
+            Ok(Some(key)) => {
                 foundation::secrets().learn(&key);
                 *answered = Some(KeyringAnswer::Key(key.clone()));
                 Ok(Some(key))
             }
-            Ok(SecretToolAnswer::Nothing) => Ok(None),
+            Ok(None) => Ok(None),
             Err(error) => {
                 *answered = Some(KeyringAnswer::Failure(Instant::now(), error.clone()));
                 Err(error)
@@ -170,13 +170,14 @@ impl Keyring {
         self.answered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `secret-tool`. The secret goes through pipes, never through arguments.
+    /// Runs `secret-tool` and returns what it printed, or `None` if it found nothing. The secret goes
+    /// through pipes, never through arguments.
     fn run(
         &self,
         action: &[&str],
         state_dir: &Path,
         secret: Option<&SecretString>,
-    ) -> Result<SecretToolAnswer, KeyringError> {
+    ) -> Result<Option<SecretString>, KeyringError> {
         // Without a session the program would start a D-Bus daemon of its own.
         if !self.has_session() {
             return Err(KeyringError::NoSession);
@@ -220,11 +221,11 @@ impl Keyring {
         };
         if status.success() {
             let output = read(child.stdout.take());
-            return Ok(SecretToolAnswer::Found(output.trim().into()));
+            return Ok(Some(output.trim().into()));
         }
         let problem = read(child.stderr.take());
         match problem.trim() {
-            "" => Ok(SecretToolAnswer::Nothing),
+            "" => Ok(None),
             problem => Err(KeyringError::Failed(problem.into())),
         }
     }
@@ -237,12 +238,6 @@ impl Keyring {
         find("DBUS_SESSION_BUS_ADDRESS").is_some()
             || find("XDG_RUNTIME_DIR").is_some_and(|folder| Path::new(folder).join("bus").exists())
     }
-}
-
-/// What `secret-tool` printed.
-enum SecretToolAnswer {
-    Found(SecretString),
-    Nothing,
 }
 
 fn aead_key(secret: &SecretString) -> Result<RandomizedNonceKey, KeyringError> {

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use super::Scan;
+use super::plugins::fill_root;
 use crate::cursor_config::consent::{Consent, HOOKS, SERVERS};
 use crate::cursor_config::hooks::config as hooks;
 use crate::cursor_config::hooks::config::HookTrust;
@@ -86,10 +87,10 @@ impl Scan<'_> {
 
     fn project_servers(&mut self, file: &Path, text: Option<String>, trust: &CommandTrust) {
         let CommandTrust::Not(why) = trust else {
-            let servers = self.server_file(file, text, EnvFiles::Read);
+            let servers = self.server_file(file, text, EnvFiles::Read, None);
             return self.add_servers(servers);
         };
-        let servers = self.server_file(file, text, EnvFiles::Skip);
+        let servers = self.server_file(file, text, EnvFiles::Skip, None);
         if servers.is_empty() {
             return;
         }
@@ -117,7 +118,7 @@ impl Scan<'_> {
                 file.display()
             )),
         };
-        let count = self.hook_file(file, text, workspace, &standing);
+        let count = self.hook_file(file, text, workspace, &standing, None);
         if let CommandTrust::Not(why) = trust
             && count > 0
         {
@@ -130,18 +131,22 @@ impl Scan<'_> {
     }
 
     /// Adds the hooks of a file and returns how many there are. If the file exists but `text` is
-    /// `None`, every tool is denied.
+    /// `None`, every tool is denied. `plugin` is the plugin that the file belongs to.
     pub(super) fn hook_file(
         &mut self,
         file: &Path,
         text: Option<String>,
         folder: &Path,
         standing: &HookTrust,
+        plugin: Option<&Path>,
     ) -> usize {
         if self.reader.note(file).is_none() {
             return 0;
         }
-        let json = text.and_then(|text| jsonc::parse(&text).ok());
+        let mut json = text.and_then(|text| jsonc::parse(&text).ok());
+        if let (Some(json), Some(plugin)) = (&mut json, plugin) {
+            fill_root(json, plugin);
+        }
         let hooks = hooks::read(file, json.as_ref(), folder, standing);
         let problems = hooks::problems(file, json.as_ref());
         self.reader.notices.extend(problems);
@@ -160,11 +165,13 @@ impl Scan<'_> {
         }
     }
 
+    /// Returns the servers of a file. `plugin` is the plugin that the file belongs to.
     pub(super) fn server_file(
         &mut self,
         path: &Path,
         text: Option<String>,
         env_files: EnvFiles,
+        plugin: Option<&Path>,
     ) -> Vec<ServerConfig> {
         let Some(text) = text else {
             return Vec::new();
@@ -181,7 +188,12 @@ impl Scan<'_> {
             EnvFiles::Skip => Some(String::new()),
         };
         let (servers, problems) = match jsonc::parse(&text) {
-            Ok(json) => servers::read(&json, &names, &mut env_file),
+            Ok(mut json) => {
+                if let Some(plugin) = plugin {
+                    fill_root(&mut json, plugin);
+                }
+                servers::read(&json, &names, &mut env_file)
+            }
             Err(error) => (Vec::new(), vec![error.to_string()]),
         };
         let notices = problems

@@ -258,3 +258,60 @@ fn a_file_of_variables_is_read_within_bounds_and_only_where_it_is_trusted() {
     };
     assert_eq!(env.len(), 2);
 }
+
+#[test]
+fn a_plugin_of_the_user_brings_rules_skills_servers_and_hooks() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let rule = "---\nalwaysApply: true\n---\nx";
+    let skill = "---\ndescription: d\n---\n";
+    let plugins = "home/.cursor/plugins/local";
+    for (path, text) in [
+        ("work/x", ""),
+        ("elsewhere/rules/linked.mdc", rule),
+        (&format!("{plugins}/one/rules/deep/a.mdc"), rule),
+        (&format!("{plugins}/one/skills/fly/SKILL.md"), skill),
+        (
+            &format!("{plugins}/one/.mcp.json"),
+            r#"{"mcpServers": {"s": {"command": "${CURSOR_PLUGIN_ROOT}/run", "args": ["${CLAUDE_PLUGIN_ROOT}"]}}}"#,
+        ),
+        (
+            &format!("{plugins}/one/hooks/hooks.json"),
+            r#"{"hooks": {"preToolUse": [{"command": "${CURSOR_PLUGIN_ROOT}/check"}]}}"#,
+        ),
+        (&format!("{plugins}/.hidden/rules/b.mdc"), rule),
+    ] {
+        write(&root, path, text);
+    }
+    std::os::unix::fs::symlink(root.join("elsewhere"), root.join(plugins).join("link")).unwrap();
+    let mut place = ScanRoot {
+        workspace: root.join("work"),
+        home: Some(root.join("home")),
+        ..ScanRoot::default()
+    };
+    let (rules, skills) = found(&place);
+    assert_eq!(rules, [format!("{plugins}/one/rules/deep/a.mdc")]);
+    assert_eq!(skills, [format!("{plugins}/one/skills/fly/SKILL.md")]);
+    let scanned = look(&place);
+    let plugin = root.join(plugins).join("one");
+    let McpTransport::Command { program, args, .. } = &scanned.servers[0].transport else {
+        panic!("{:?}", scanned.servers);
+    };
+    assert_eq!(*program, plugin.join("run").to_str().unwrap());
+    assert_eq!(*args, [plugin.to_str().unwrap()]);
+    let HookAction::Command { command, .. } = &scanned.hooks[0].asked else {
+        panic!("{:?}", scanned.hooks);
+    };
+    assert_eq!(*command, plugin.join("check").to_str().unwrap());
+    // A server that the plugin names later is noticed.
+    write(
+        &root,
+        &format!("{plugins}/two/mcp.json"),
+        r#"{"mcpServers": {"t": {"url": "http://127.0.0.1:1/"}}}"#,
+    );
+    assert!(!scanned.stamps.are_current());
+    assert_eq!(look(&place).servers.len(), 2);
+
+    place.choice.sources.remove(&ConfigSource::Plugins);
+    assert_eq!(found(&place), (Vec::new(), Vec::new()));
+}
