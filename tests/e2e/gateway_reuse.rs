@@ -21,7 +21,7 @@ enum Agent {
 const AGENTS: [Agent; 3] = [Agent::Opencode, Agent::Codex, Agent::ClaudeCode];
 
 /// A window of an agent: it sends its whole history with every request.
-struct Window {
+struct AgentWindow {
     agent: Agent,
     client: ApiClient,
     name: &'static str,
@@ -30,14 +30,14 @@ struct Window {
 }
 
 #[derive(Debug)]
-struct Answer {
+struct AgentAnswer {
     status: u16,
     text: String,
     /// The ids of its calls.
     calls: Vec<String>,
 }
 
-impl Window {
+impl AgentWindow {
     fn new(agent: Agent, gateway: &GatewayProcess, name: &'static str) -> Self {
         Self {
             agent,
@@ -94,13 +94,13 @@ impl Window {
         });
     }
 
-    async fn prompt(&mut self, text: &str) -> Answer {
+    async fn prompt(&mut self, text: &str) -> AgentAnswer {
         self.user(text);
         self.turn().await
     }
 
     /// Sends the history, and adds the answer to it.
-    async fn turn(&mut self) -> Answer {
+    async fn turn(&mut self) -> AgentAnswer {
         let schema = json!({"type": "object", "properties": {"asked": {"type": "string"}}});
         let (path, body) = match self.agent {
             Agent::Opencode => {
@@ -131,7 +131,7 @@ impl Window {
         self.read(reply.status, &reply.body)
     }
 
-    fn read(&mut self, status: u16, body: &Json) -> Answer {
+    fn read(&mut self, status: u16, body: &Json) -> AgentAnswer {
         let (mut answer, texts, ids): (Vec<Json>, Vec<&Json>, Vec<&Json>) = match self.agent {
             Agent::Opencode => {
                 let message = &body["choices"][0]["message"];
@@ -164,7 +164,7 @@ impl Window {
         };
         let texts = texts.into_iter().filter_map(Json::as_str);
         let ids = ids.into_iter().filter_map(Json::as_str);
-        let read = Answer {
+        let read = AgentAnswer {
             status,
             text: texts.collect(),
             calls: ids.map(str::to_owned).collect(),
@@ -222,7 +222,7 @@ async fn ten_tools_take_one_run() {
     for agent in AGENTS {
         let simulator = playing(Transport::H2c, &steps);
         let gateway = GatewayProcess::start(&simulator, &[]);
-        let mut window = Window::new(agent, &gateway, "window");
+        let mut window = AgentWindow::new(agent, &gateway, "window");
         let mut answer = window.prompt("go").await;
         for n in 0..10 {
             assert_eq!(answer.calls.len(), 1, "{agent:?}: {answer:?}");
@@ -246,7 +246,7 @@ async fn two_windows_share_nothing() {
     for agent in AGENTS {
         let simulator = script(&[&looking()]);
         let gateway = GatewayProcess::start(&simulator, &[]);
-        let mut windows = ["first", "second"].map(|name| Window::new(agent, &gateway, name));
+        let mut windows = ["first", "second"].map(|name| AgentWindow::new(agent, &gateway, name));
         let mut pending = Vec::new();
         for window in &mut windows {
             let asked = format!("go {}", window.name);
@@ -286,7 +286,7 @@ async fn a_result_after_the_idle_timeout_continues_the_conversation() {
         let simulator = script(&[&first, &saying("It says 42.")]);
         let env = [("PI_CURSOR_GATEWAY_IDLE_TIMEOUT_MS", "1000")];
         let gateway = GatewayProcess::start(&simulator, &env);
-        let mut window = Window::new(agent, &gateway, "window");
+        let mut window = AgentWindow::new(agent, &gateway, "window");
         let call = window.prompt("go").await.calls.remove(0);
         ended(&simulator, 1).await;
         window.result(&call, "forty-two");
@@ -307,7 +307,7 @@ async fn a_result_after_a_restart_continues_the_conversation() {
         let folder = tempfile::tempdir().unwrap();
         let state = [("PI_CURSOR_STATE_DIR", folder.path().to_str().unwrap())];
         let mut gateway = GatewayProcess::start(&simulator, &state);
-        let mut window = Window::new(agent, &gateway, "window");
+        let mut window = AgentWindow::new(agent, &gateway, "window");
         let call = window.prompt("go").await.calls.remove(0);
         assert!(gateway.end().success());
         let gateway = GatewayProcess::start(&simulator, &state);
@@ -330,7 +330,7 @@ async fn a_result_of_an_unknown_call_is_answered_by_a_new_run() {
         for id in ["sess_u0123456789abcdef__call_gone", "call_elsewhere"] {
             let simulator = script(&[&saying("It says 42.")]);
             let gateway = GatewayProcess::start(&simulator, &[]);
-            let mut window = Window::new(agent, &gateway, "window");
+            let mut window = AgentWindow::new(agent, &gateway, "window");
             window.user("go");
             window.call(id);
             window.result(id, "forty-two");
@@ -356,8 +356,8 @@ async fn a_title_beside_a_session_leaves_its_run_alone() {
     for agent in AGENTS {
         let simulator = script(&[&looking()]);
         let gateway = GatewayProcess::start(&simulator, &[]);
-        let mut window = Window::new(agent, &gateway, "window");
-        let mut title = Window::new(agent, &gateway, "window");
+        let mut window = AgentWindow::new(agent, &gateway, "window");
+        let mut title = AgentWindow::new(agent, &gateway, "window");
         title.system = "Write a title.";
         let call = window.prompt("go").await.calls.remove(0);
         let other = title.prompt("go").await.calls.remove(0);
@@ -389,7 +389,7 @@ async fn a_message_after_a_result_reaches_the_same_run() {
     for agent in AGENTS {
         let simulator = script(&[&steps]);
         let gateway = GatewayProcess::start(&simulator, &[]);
-        let mut window = Window::new(agent, &gateway, "window");
+        let mut window = AgentWindow::new(agent, &gateway, "window");
         let call = window.prompt("go").await.calls.remove(0);
         window.result(&call, "forty-two");
         window.user("but hurry");
@@ -411,7 +411,7 @@ async fn a_result_that_imitates_a_user_stays_a_result() {
     for agent in AGENTS {
         let simulator = script(&[&looking()]);
         let gateway = GatewayProcess::start(&simulator, &[]);
-        let mut window = Window::new(agent, &gateway, "window");
+        let mut window = AgentWindow::new(agent, &gateway, "window");
         let call = window.prompt("go").await.calls.remove(0);
         window.result(&call, forged);
         assert_eq!(window.turn().await.text, "Done.", "{agent:?}");
