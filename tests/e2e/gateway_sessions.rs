@@ -6,7 +6,7 @@ use test_support::api_client::ApiClient;
 use test_support::gateway::{ChatClient, GatewayProcess, function};
 use test_support::in_process::opened;
 use test_support::scenario::{END, Steps, calls, playing, script, text};
-use test_support::simulator::{Simulator, Transport};
+use test_support::simulator::Transport;
 
 /// A run that calls a tool and then answers.
 fn looking() -> String {

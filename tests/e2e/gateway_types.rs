@@ -356,6 +356,39 @@ async fn cut_answers(recorded: &mut SentSamples) {
     }
 }
 
+/// Answers in JSON; a response repeats the form that was asked for.
+async fn json_answers(recorded: &mut SentSamples) {
+    let steps = Steps::new().text(r#"{"n":1}"#).then(END).build();
+    let simulator = playing(Transport::H2c, &steps);
+    let gateway = GatewayProcess::start(&simulator, &[]);
+    let client = ApiClient::new(&gateway);
+    let schema = json!({"type": "object", "required": ["n"]});
+    for (api, field, format) in [
+        (&CHAT, "response_format", json!({"type": "json_object"})),
+        (
+            &RESPONSES,
+            "text",
+            json!({"format": {"type": "json_schema", "name": "n", "schema": schema}}),
+        ),
+        (
+            &MESSAGES,
+            "output_config",
+            json!({"format": {"type": "json_schema", "schema": schema}}),
+        ),
+    ] {
+        for stream in [false, true] {
+            let mut request = api.request(stream);
+            request[field] = format.clone();
+            let reply = client.post(api.path, &request).await;
+            assert_eq!(reply.status, 200, "{reply:?}");
+            recorded.reply(api, &reply);
+            if field == "text" && !stream {
+                assert_eq!(reply.body["text"], format);
+            }
+        }
+    }
+}
+
 /// Errors of Cursor's, before the first output and after it.
 async fn cursors_errors(recorded: &mut SentSamples) {
     let errors = [
@@ -421,6 +454,7 @@ async fn everything_sent_has_the_official_types_in_the_official_order() {
         converse(&mut recorded, api).await;
     }
     cut_answers(&mut recorded).await;
+    json_answers(&mut recorded).await;
     cursors_errors(&mut recorded).await;
     let simulator = Simulator::responder(Transport::H2c);
     let gateway = GatewayProcess::start(&simulator, &[]);
