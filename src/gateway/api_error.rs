@@ -10,7 +10,7 @@ use agent::catalog::UnknownModel;
 use agent::run::AssembleError;
 use agent::session_manager::ReserveError;
 use agent::turn::{Cause, Stop, TurnResult};
-use agent_tools::local_http::access::{HttpError, Rejection};
+use agent_tools::local_http::access::{HttpError, RejectionResponse};
 use cursor_client::account::KeyError;
 use foundation::secrets;
 
@@ -77,7 +77,7 @@ impl ApiError {
         Self { form, ..self }
     }
 
-    /// Tells clients not to retry automatically, which official ones do for 409, 429 and 5xx.
+    /// Adds the header against automatic retries, which official clients send after 409, 429 and 5xx.
     fn without_retry(self) -> Self {
         self.with_header(HeaderName::from_static("x-should-retry"), "false")
     }
@@ -321,7 +321,7 @@ impl From<HttpError> for ApiError {
     }
 }
 
-impl Rejection for ApiError {
+impl RejectionResponse for ApiError {
     fn reject(error: HttpError, uri: &Uri) -> Self {
         Self::from(error).in_form(ErrorForm::of_path(uri.path()))
     }

@@ -29,7 +29,7 @@ use agent::run::Backend;
 use agent::session_manager::SessionManager;
 use agent::turn::Policy;
 use agent_tools::local_http::BodyReader;
-use agent_tools::local_http::access::{HttpError, Rejection as _, check_token};
+use agent_tools::local_http::access::{HttpError, RejectionResponse as _, check_token};
 use cursor_client::account::Credential;
 
 /// How many turns may be active. Turns that wait for their client do not count.

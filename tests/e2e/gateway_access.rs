@@ -22,7 +22,7 @@ const PAGE: [(&str, &str); 4] = [
     ("POST", "/status/sign-out"),
 ];
 
-/// A path that does not exist is no answer for strangers either.
+/// A path that does not exist, which needs the token too.
 const NOWHERE: (&str, &str) = ("GET", "/nowhere");
 
 /// Token, `Host` and `Origin` are checked before the body is read.

@@ -11,7 +11,7 @@ use test_support::simulator::{Simulator, Transport};
 use test_support::wait::until_named;
 
 /// A route, and whether it reads a body.
-struct Route {
+struct FloodRoute {
     method: &'static str,
     path: &'static str,
     has_body: bool,
@@ -19,8 +19,8 @@ struct Route {
     status: u16,
 }
 
-const fn route(method: &'static str, path: &'static str, status: u16) -> Route {
-    Route {
+const fn route(method: &'static str, path: &'static str, status: u16) -> FloodRoute {
+    FloodRoute {
         method,
         path,
         has_body: status == 0,
@@ -29,7 +29,7 @@ const fn route(method: &'static str, path: &'static str, status: u16) -> Route {
 }
 
 /// Every route but the page's events, which have no end.
-const ROUTES: [Route; 12] = [
+const ROUTES: [FloodRoute; 12] = [
     route("POST", "/v1/chat/completions", 0),
     route("POST", "/v1/responses", 0),
     route("POST", "/v1/messages", 0),
@@ -48,7 +48,7 @@ const MIB: usize = 1024 * 1024;
 /// The most memory the gateway may use for all of these requests.
 const MOST_MIB: u64 = 200;
 
-impl Route {
+impl FloodRoute {
     fn name(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
@@ -106,7 +106,7 @@ fn begin(gateway: &GatewayProcess, text: &str) -> TcpStream {
 fn slow_requests_end_on_every_route() {
     let simulator = Simulator::responder(Transport::H2c);
     let gateway = GatewayProcess::start(&simulator, &[]);
-    let begun: Vec<(&Route, TcpStream, TcpStream)> = ROUTES
+    let begun: Vec<(&FloodRoute, TcpStream, TcpStream)> = ROUTES
         .iter()
         .map(|route| {
             let head = route.head(&gateway, "Content-Length: 1000\r\n");

@@ -78,9 +78,9 @@ impl Api {
 
 /// What the gateway sent, by the name of its type.
 #[derive(Default)]
-struct Recorded(BTreeMap<&'static str, Vec<Json>>);
+struct SentSamples(BTreeMap<&'static str, Vec<Json>>);
 
-impl Recorded {
+impl SentSamples {
     fn add(&mut self, kind: &'static str, value: &Json) {
         self.0.entry(kind).or_default().push(value.clone());
     }
@@ -313,7 +313,7 @@ fn with_results(api: &Api, request: &Json, answer: &Json) -> Json {
 }
 
 /// Asks until the answer is complete: whole, and for responses also in streams.
-async fn converse(recorded: &mut Recorded, api: &Api) {
+async fn converse(recorded: &mut SentSamples, api: &Api) {
     for stream in [false, true] {
         let simulator = playing(Transport::H2c, &answer(api));
         let gateway = GatewayProcess::start(&simulator, &[]);
@@ -335,7 +335,7 @@ async fn converse(recorded: &mut Recorded, api: &Api) {
 }
 
 /// Answers that end at a limit or a stop sequence, or by themselves.
-async fn cut_answers(recorded: &mut Recorded) {
+async fn cut_answers(recorded: &mut SentSamples) {
     let steps = Steps::new().text("One two END three.").then(END).build();
     let simulator = playing(Transport::H2c, &steps);
     let gateway = GatewayProcess::start(&simulator, &[]);
@@ -356,8 +356,41 @@ async fn cut_answers(recorded: &mut Recorded) {
     }
 }
 
+/// Answers in JSON; a response repeats the form that was asked for.
+async fn json_answers(recorded: &mut SentSamples) {
+    let steps = Steps::new().text(r#"{"n":1}"#).then(END).build();
+    let simulator = playing(Transport::H2c, &steps);
+    let gateway = GatewayProcess::start(&simulator, &[]);
+    let client = ApiClient::new(&gateway);
+    let schema = json!({"type": "object", "required": ["n"]});
+    for (api, field, format) in [
+        (&CHAT, "response_format", json!({"type": "json_object"})),
+        (
+            &RESPONSES,
+            "text",
+            json!({"format": {"type": "json_schema", "name": "n", "schema": schema}}),
+        ),
+        (
+            &MESSAGES,
+            "output_config",
+            json!({"format": {"type": "json_schema", "schema": schema}}),
+        ),
+    ] {
+        for stream in [false, true] {
+            let mut request = api.request(stream);
+            request[field] = format.clone();
+            let reply = client.post(api.path, &request).await;
+            assert_eq!(reply.status, 200, "{reply:?}");
+            recorded.reply(api, &reply);
+            if field == "text" && !stream {
+                assert_eq!(reply.body["text"], format);
+            }
+        }
+    }
+}
+
 /// Errors of Cursor's, before the first output and after it.
-async fn cursors_errors(recorded: &mut Recorded) {
+async fn cursors_errors(recorded: &mut SentSamples) {
     let errors = [
         ("ERROR_CONVERSATION_TOO_LONG", "invalid_argument"),
         ("ERROR_RATE_LIMITED", "resource_exhausted"),
@@ -376,7 +409,7 @@ async fn cursors_errors(recorded: &mut Recorded) {
 }
 
 /// Errors of our own.
-async fn our_errors(recorded: &mut Recorded, gateway: &GatewayProcess) {
+async fn our_errors(recorded: &mut SentSamples, gateway: &GatewayProcess) {
     let client = ApiClient::new(gateway);
     for api in APIS {
         let mut unknown = api.request(true);
@@ -416,11 +449,12 @@ async fn our_errors(recorded: &mut Recorded, gateway: &GatewayProcess) {
 
 #[tokio::test]
 async fn everything_sent_has_the_official_types_in_the_official_order() {
-    let mut recorded = Recorded::default();
+    let mut recorded = SentSamples::default();
     for api in APIS {
         converse(&mut recorded, api).await;
     }
     cut_answers(&mut recorded).await;
+    json_answers(&mut recorded).await;
     cursors_errors(&mut recorded).await;
     let simulator = Simulator::responder(Transport::H2c);
     let gateway = GatewayProcess::start(&simulator, &[]);

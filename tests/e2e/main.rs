@@ -46,6 +46,7 @@ mod gateway_opencode;
 mod gateway_page;
 mod gateway_requests;
 mod gateway_responses;
+mod gateway_reuse;
 mod gateway_sessions;
 mod gateway_tools;
 mod gateway_types;

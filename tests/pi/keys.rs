@@ -8,7 +8,6 @@ use test_support::simulator::fingerprint;
 crate::on_every_pi!(
     the_nearest_key_wins,
     a_stored_key_brings_its_models_to_the_next_start,
-    a_stored_key_lists_its_models_at_the_first_start,
     a_given_key_lists_its_models_at_once,
 );
 

@@ -25,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::surrogates;
-use access::{HttpError, Rejection};
+use access::{HttpError, RejectionResponse};
 
 /// Maximum number of connections, if the file limit permits. Each may have a waiting call.
 const MAX_CONNECTIONS: usize = 12 * 1024;
@@ -92,7 +92,7 @@ impl LocalServer {
 
     /// Serves requests from this machine until `end` fires, which also closes open connections.
     /// The others get an `E`.
-    pub async fn serve<E: Rejection>(self, app: Router, end: CancellationToken) {
+    pub async fn serve<E: RejectionResponse>(self, app: Router, end: CancellationToken) {
         let app = app
             .layer(from_fn_with_state(self.port, require_local::<E>))
             .layer(map_response_with_state(
@@ -153,7 +153,7 @@ fn max_connections(files: Option<u64>) -> usize {
     })
 }
 
-async fn require_local<E: Rejection>(
+async fn require_local<E: RejectionResponse>(
     State(port): State<u16>,
     request: Request,
     next: Next,

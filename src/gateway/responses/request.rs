@@ -121,6 +121,7 @@ impl ResponsesRequest {
             new_messages: transcript.messages.get(known..).unwrap_or_default().into(),
             previous,
             names,
+            format: format.clone(),
             is_stored: raw.store != Some(false),
             is_parallel: raw.parallel_tool_calls != Some(false),
             max_output_tokens: raw.max_output_tokens,

@@ -30,6 +30,8 @@ pub(super) struct ResponseShape {
     /// The response that it continues.
     pub(super) previous: Option<String>,
     pub(super) names: ToolNames,
+    /// The form of the answer, as the client wrote it.
+    pub(super) format: Option<Json>,
     pub(super) is_stored: bool,
     pub(super) is_parallel: bool,
     pub(super) max_output_tokens: Option<u64>,
@@ -85,6 +87,8 @@ impl ResponseEncoder {
     fn object(&self, status: &str, end: Option<&TurnEnd>) -> Json {
         let shape = &self.shape;
         let is_cut = end.is_some_and(|end| end.finish == Finish::Length);
+        let text = json!({"type": "text"});
+        let format = shape.format.as_ref().unwrap_or(&text);
         let incomplete = is_cut.then(|| json!({"reason": "max_output_tokens"}));
         let mut object = json!({"id": self.id, "object": "response", "created_at": self.created,
             "status": status, "error": null, "incomplete_details": incomplete,
@@ -94,7 +98,7 @@ impl ResponseEncoder {
             "tool_choice": "auto", "tools": [], "background": false,
             "max_output_tokens": shape.max_output_tokens,
             "previous_response_id": shape.previous, "store": shape.is_stored,
-            "text": {"format": {"type": "text"}}, "truncation": "disabled",
+            "text": {"format": format}, "truncation": "disabled",
             "metadata": shape.metadata});
         // The official type has no null.
         if let Some(end) = end {

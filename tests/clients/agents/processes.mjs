@@ -1,5 +1,5 @@
 // Programs that `make clients` starts.
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { createInterface } from "node:readline";
 
 /** Starts a server and returns it with its ready line. */
@@ -25,4 +25,18 @@ export function runClient(program, args, options) {
       done({ status: code ?? signal, output });
     });
   });
+}
+
+/** Ends what a client left in the background, such as Cline's hub: all processes that name its folder. */
+export function endLeftovers(place) {
+  const { stdout } = spawnSync("ps", ["-eo", "pid=,args="], { encoding: "utf8" });
+  for (const line of stdout.split("\n")) {
+    const [, pid, args] = /^\s*(\d+) (.*)$/.exec(line) ?? [];
+    if (!args?.includes(place)) continue;
+    try {
+      process.kill(Number(pid), "SIGKILL");
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
 }

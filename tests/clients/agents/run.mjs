@@ -13,7 +13,7 @@ import { fileURLToPath } from "node:url";
 import { agents } from "./agents.mjs";
 import { fileText, nativeRequests, scenario } from "./conversation.mjs";
 import { libraries, sidecar } from "./libraries.mjs";
-import { runClient, start } from "./processes.mjs";
+import { endLeftovers, runClient, start } from "./processes.mjs";
 
 /** Node and ripgrep, which opencode would load from elsewhere. */
 const PROGRAMS = join(dirname(fileURLToPath(import.meta.url)), "../../official/node_modules/.bin");
@@ -150,6 +150,7 @@ async function run(name, client, names) {
     stop();
     gateway.child.kill();
     sim.child.kill();
+    endLeftovers(place);
     if (!process.env.KEEP) rmSync(place, { recursive: true, force: true });
   }
 }

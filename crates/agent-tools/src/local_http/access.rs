@@ -64,12 +64,12 @@ impl HttpError {
 }
 
 /// A response to a request that is rejected before it is handled.
-pub trait Rejection: IntoResponse + Send + 'static {
+pub trait RejectionResponse: IntoResponse + Send + 'static {
     /// Returns the response for a request of this address.
     fn reject(error: HttpError, uri: &Uri) -> Self;
 }
 
-impl Rejection for HttpError {
+impl RejectionResponse for HttpError {
     fn reject(error: HttpError, _uri: &Uri) -> Self {
         error
     }
