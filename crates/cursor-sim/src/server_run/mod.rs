@@ -38,7 +38,6 @@ pub(super) enum RunStop {
     Failed(String),
 }
 
-/// The phase of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ResponsePhase {
     /// No headers were sent.
@@ -87,9 +86,7 @@ pub(super) struct ServerRun {
 pub(super) struct RunConnection {
     /// Ordinal of the run.
     pub(super) number: u64,
-    /// The request id.
     pub(super) request_id: String,
-    /// The recording.
     pub(super) recording: RecordingHandle,
     /// The client's messages.
     pub(super) inbox: ReceivedFrames,
@@ -140,7 +137,6 @@ impl ServerRun {
         self.number
     }
 
-    /// Returns the request id.
     pub(super) fn request_id(&self) -> &str {
         &self.request_id
     }
