@@ -8,17 +8,11 @@ use regex::Regex;
 use super::paths::PathResolver;
 use cursor_proto::agent::v1::*;
 
-/// The lines a tool listed, and whether the list is complete.
+/// The lines a tool listed.
 struct Listing<'a> {
     lines: Vec<&'a str>,
-    extent: ListingExtent,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ListingExtent {
-    All,
-    /// The tool stopped at a limit.
-    Cut,
+    /// Whether the tool stopped at a limit.
+    is_cut: bool,
 }
 
 /// Returns the lines of a text without the note that the tool puts after a blank line. Names may
@@ -35,15 +29,8 @@ fn listed<'a>(text: &'a str, nothing: &[&str]) -> Listing<'a> {
         body.lines().filter(|line| !line.is_empty()).collect()
     };
     let cut = note.and_then(|note| note.get(1));
-    let cut = cut.is_some_and(|note| note.as_str().contains("limit reached"));
-    Listing {
-        lines,
-        extent: if cut {
-            ListingExtent::Cut
-        } else {
-            ListingExtent::All
-        },
-    }
+    let is_cut = cut.is_some_and(|note| note.as_str().contains("limit reached"));
+    Listing { lines, is_cut }
 }
 
 /// Converts a listing of names into a directory tree of one level.
@@ -53,7 +40,7 @@ pub(super) fn folder(args: &LsArgs, text: &str) -> LsSuccess {
     // `num_files` stays empty because the host does not report how many files are hidden.
     let mut node = LsDirectoryTreeNode {
         abs_path: args.path.clone(),
-        children_were_processed: listed.extent == ListingExtent::All,
+        children_were_processed: !listed.is_cut,
         ..LsDirectoryTreeNode::default()
     };
     for name in listed.lines {
@@ -82,7 +69,6 @@ pub(super) enum SearchTarget {
     File,
 }
 
-/// A line that a search returned.
 struct MatchLine<'a> {
     file: &'a str,
     number: i32,
@@ -206,7 +192,7 @@ pub(super) fn search(
         hits.count()
     };
     let all: usize = files.iter().map(hits).sum();
-    let client_truncated = listed.extent == ListingExtent::Cut;
+    let client_truncated = listed.is_cut;
     let result = match mode.as_str() {
         "files_with_matches" => Union::Files(GrepFilesResult {
             total_files: count(files.len()),
