@@ -338,7 +338,6 @@ impl Turns {
         &self.config.turn
     }
 
-    /// Returns the sessions.
     pub(super) fn sessions(&self) -> &SessionManager {
         &self.sessions
     }
