@@ -23,6 +23,7 @@ pub(super) struct TurnContent {
     pub(super) tool_results: Vec<String>,
     /// The user messages injected so far.
     pub(super) injected: Vec<String>,
+    /// The id of the request.
     pub(super) request_id: String,
 }
 
@@ -35,6 +36,7 @@ pub(super) struct NewState {
     pub(super) state: Value,
 }
 
+/// Returns the id of a blob.
 pub(super) fn blob_id(data: &[u8]) -> Bytes {
     Bytes::copy_from_slice(&Sha256::digest(data))
 }

@@ -8,7 +8,7 @@ use agent::message::MessageOutline;
 
 /// When this many outlines are kept, those that were not used since the last time are dropped. One
 /// takes about a hundred bytes.
-const MAX_OUTLINES: usize = 32 * 1024;
+const MOST: usize = 32 * 1024;
 
 /// Outlines by the text of the message.
 #[derive(Debug, Default)]
@@ -30,6 +30,7 @@ struct Generations {
 }
 
 impl OutlineCache {
+    /// Returns the key of a text.
     pub(super) fn key(&self, text: &str) -> TextKey {
         TextKey(self.hasher.hash_one(text), text.len())
     }
@@ -60,7 +61,7 @@ impl Generations {
     }
 
     fn insert(&mut self, key: TextKey, outline: MessageOutline) {
-        if self.current.len() >= MAX_OUTLINES {
+        if self.current.len() >= MOST {
             self.last = std::mem::take(&mut self.current);
         }
         self.current.insert(key, outline);
@@ -77,21 +78,19 @@ mod tests {
     fn what_is_not_used_is_dropped_when_the_cache_is_full() {
         let cache = OutlineCache::default();
         let outline = MessageOutline::of(&Message::user("x").at(1), 0).unwrap();
-        let keys: Vec<TextKey> = (0..3 * MAX_OUTLINES)
-            .map(|n| cache.key(&n.to_string()))
-            .collect();
+        let keys: Vec<TextKey> = (0..3 * MOST).map(|n| cache.key(&n.to_string())).collect();
         let add = |range: std::ops::Range<usize>| {
             let new = keys[range].iter().map(|key| (*key, outline.clone()));
             cache.keep(new.collect());
         };
         let is_known = |at: usize| cache.get(&keys[at..=at])[0].is_some();
-        add(0..MAX_OUTLINES);
-        assert!(is_known(0) && is_known(MAX_OUTLINES - 1));
-        add(MAX_OUTLINES..MAX_OUTLINES + 1);
+        add(0..MOST);
+        assert!(is_known(0) && is_known(MOST - 1));
+        add(MOST..MOST + 1);
         assert!(is_known(0), "it is used again");
-        add(MAX_OUTLINES + 1..2 * MAX_OUTLINES);
+        add(MOST + 1..2 * MOST);
         assert!(is_known(0) && !is_known(1));
         let kept = cache.kept.lock().unwrap();
-        assert!(kept.current.len() + kept.last.len() <= 2 * MAX_OUTLINES);
+        assert!(kept.current.len() + kept.last.len() <= 2 * MOST);
     }
 }

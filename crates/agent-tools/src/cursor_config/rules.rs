@@ -6,7 +6,7 @@ use super::front_matter::{self, FrontMatter};
 use cursor_proto::agent::v1::*;
 
 /// The most characters of a description that are sent.
-const MAX_DESCRIPTION_CHARS: usize = 1536;
+const MOST_DESCRIPTION: usize = 1536;
 
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,10 +130,10 @@ impl RuleFile {
     }
 }
 
-/// Returns the description, cut to [`MAX_DESCRIPTION_CHARS`] characters.
+/// Returns the description, cut to [`MOST_DESCRIPTION`] characters.
 pub(super) fn description(document: &FrontMatter<'_>) -> Option<String> {
     let text = document.text("description")?;
-    Some(text.chars().take(MAX_DESCRIPTION_CHARS).collect())
+    Some(text.chars().take(MOST_DESCRIPTION).collect())
 }
 
 #[cfg(test)]
