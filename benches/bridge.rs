@@ -31,14 +31,14 @@ const PEER_ROUNDS_MS: f64 = 4_000.0;
 
 /// When bytes passed, to the simulator and from it.
 #[derive(Default)]
-struct Passed {
+struct BenchTotals {
     to: Mutex<Vec<Instant>>,
     from: Mutex<Vec<Instant>>,
 }
 
 fn main() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let passed = Arc::new(Passed::default());
+    let passed = Arc::new(BenchTotals::default());
     let (_sim, relay) = runtime.block_on(simulator(Arc::clone(&passed)));
     let mut host = BenchHost::start(relay);
     let (mut to_host, mut to_wire, mut whole) = (Vec::new(), Vec::new(), Vec::new());
@@ -77,7 +77,7 @@ fn main() {
     println!("* as published by pi-cursor-sdk, not measured here");
 }
 
-async fn simulator(passed: Arc<Passed>) -> (Sim, SocketAddr) {
+async fn simulator(passed: Arc<BenchTotals>) -> (Sim, SocketAddr) {
     let call = r#"{ exec = { mcpArgs = { name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "c", args = { q = "it" } } }, expect = { mcpResult = { success = {} } } }, "#;
     let text = format!(
         "name = \"rounds\"\n[[run]]\nsteps = [ {}{{ text = \"done\" }}, {{ usage = {{}} }}, {{ end = true }} ]\n",
@@ -126,7 +126,7 @@ struct ConversationTimes {
 }
 
 /// Sends one user message and answers every tool call at once.
-fn converse(host: &mut BenchHost, session: usize, passed: &Passed) -> ConversationTimes {
+fn converse(host: &mut BenchHost, session: usize, passed: &BenchTotals) -> ConversationTimes {
     let ms = |from: Instant, to: Instant| (to - from).as_secs_f64() * 1e3;
     let mut messages = vec![json!({"role": "user", "content": "go", "timestamp": 1})];
     let mut times = ConversationTimes {

@@ -186,9 +186,9 @@ fn main() {
         workspace: root.clone(),
         ..RunContext::default()
     };
-    let workbench = Arc::new(ShellSession::default());
+    let shell_session = Arc::new(ShellSession::default());
     let (executor, _) =
-        handlers::executor_without_host(facts, &ToolPolicy::default(), &workbench, false);
+        handlers::executor_without_host(facts, &ToolPolicy::default(), &shell_session, false);
     let bench = Bench {
         runtime: tokio::runtime::Runtime::new().unwrap(),
         executor,

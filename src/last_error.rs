@@ -14,7 +14,7 @@ pub(crate) const PREFIX: &str = "last error: ";
 /// The longest text that is kept, in characters.
 const MAX_TEXT: usize = 400;
 /// How long a turn waits for the disk.
-const PATIENCE: Duration = Duration::from_secs(1);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// An error that is older is displayed without a warning.
 const RECENT: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -51,7 +51,7 @@ pub(crate) async fn record(state_dir: Option<&Path>, front_end: &'static str, te
         let json = serde_json::to_vec(&error).unwrap_or_default();
         private_files::write(&path, &json)
     };
-    let written = tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(write)).await;
+    let written = tokio::time::timeout(WRITE_TIMEOUT, tokio::task::spawn_blocking(write)).await;
     if let Ok(Ok(Err(error))) = written {
         tracing::debug!(%error, "last_error.unsaved");
     }

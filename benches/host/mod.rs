@@ -39,12 +39,12 @@ impl BenchHost {
             _state: state,
         };
         let params = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "bench"}});
-        host.say("initialize", "i", &params);
+        host.send("initialize", "i", &params);
         host.receive();
         host
     }
 
-    pub(crate) fn say(&mut self, method: &str, id: &str, params: &Json) {
+    pub(crate) fn send(&mut self, method: &str, id: &str, params: &Json) {
         let body =
             json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
         let frame = format!("Content-Length: {}\r\n\r\n{body}", body.len());

@@ -33,7 +33,7 @@ use cursor_client::account::find_credential;
 use foundation::terminal_text::clean;
 
 /// How long a cancelled run may take to notify the server.
-const PARTING: std::time::Duration = std::time::Duration::from_millis(300);
+const CANCEL_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(300);
 
 /// Send one prompt to Cursor and print the answer.
 ///
@@ -237,16 +237,17 @@ impl AskCommand {
             tracing::warn!("{notice}");
         }
         spec.offers = settings.servers.offers(0);
-        let bench = Arc::new(ShellSession::new(library.reaper().clone()));
+        let shell_session = Arc::new(ShellSession::new(library.reaper().clone()));
         let occasion = HookContext {
             workspace: facts.workspace.clone(),
             home: facts.home.clone(),
-            shell_session: Arc::clone(&bench),
+            shell_session: Arc::clone(&shell_session),
             conversation: spec.conversation_id.clone(),
             model: spec.model.id.clone(),
         };
         facts.settings = Arc::clone(&settings);
-        let (inner, gates) = handlers::executor_without_host(facts, policy, &bench, self.plan);
+        let (inner, gates) =
+            handlers::executor_without_host(facts, policy, &shell_session, self.plan);
         spec.gates = gates;
         HookedExecutor::around(inner, &settings, occasion)
     }
@@ -264,7 +265,7 @@ impl AskCommand {
                 _ = tokio::signal::ctrl_c() => {
                     // Notify the server, but do not wait for its reaction.
                     let _ = handle.commands.send(Command::Cancel).await;
-                    let _ = tokio::time::timeout(PARTING, handle.events.recv()).await;
+                    let _ = tokio::time::timeout(CANCEL_TIMEOUT, handle.events.recv()).await;
                     return Err(AskCommandError::Cancelled);
                 }
             };

@@ -42,7 +42,7 @@ pub struct BoundedNumber {
 }
 
 /// The longest delay of Node's timers, because hosts run on Node.
-pub(super) const LONGEST_MS: u64 = 2_147_483_647;
+pub(super) const MAX_MS: u64 = 2_147_483_647;
 
 impl BoundedNumber {
     /// Parses a text as a host would; `None` if it is not a valid number.
@@ -216,7 +216,7 @@ mod tests {
             ("1", Some(1_000)),
             ("1000", Some(1_000)),
             ("2000.9", Some(2_000)),
-            ("1e99", Some(LONGEST_MS)),
+            ("1e99", Some(MAX_MS)),
             ("-1", None),
             ("", None),
             ("full", None),

@@ -1,7 +1,7 @@
 //! The settings, in the order of `docs/settings.md`. A new setting is added here and read in
 //! [`Config::load`](super::Config::load).
 
-use super::settings::{LONGEST_MS, Setting, setting};
+use super::settings::{MAX_MS, Setting, setting};
 
 /// All settings.
 pub const SETTINGS: &[Setting] = &[
@@ -50,7 +50,7 @@ pub const SETTINGS: &[Setting] = &[
         "milliseconds, at least 1000; 0: no limit",
         "How long a run waits for the tool results of a client of the gateway. Later results are sent to a new run.",
     )
-    .number_or_zero(1_000, LONGEST_MS),
+    .number_or_zero(1_000, MAX_MS),
     setting(
         "PI_CURSOR_AGENT_URL",
         "",
@@ -186,14 +186,14 @@ pub const SETTINGS: &[Setting] = &[
         "milliseconds, at least 60000",
         "Maximum duration of a tool call.",
     )
-    .number(60_000, LONGEST_MS),
+    .number(60_000, MAX_MS),
     setting(
         "PI_CURSOR_MCP_TOOL_TIMEOUT_SECONDS",
         "3600",
         "seconds, at least 60",
         "PI_CURSOR_MCP_TOOL_TIMEOUT_MS in seconds. Ignored if that is set.",
     )
-    .number(60, LONGEST_MS / 1000),
+    .number(60, MAX_MS / 1000),
     setting(
         "PI_CURSOR_SETTING_SOURCES",
         "all",
@@ -226,14 +226,14 @@ pub const SETTINGS: &[Setting] = &[
         "milliseconds, no more than any tool may take",
         "Maximum duration of a host tool call, if shorter than PI_CURSOR_MCP_TOOL_TIMEOUT_MS.",
     )
-    .number(1, LONGEST_MS),
+    .number(1, MAX_MS),
     setting(
         "PI_CURSOR_ACTIVE_BRIDGE_TTL_MS",
         "3600000",
         "milliseconds, at least 1000; 0: no limit",
         "How long a parked run waits for the host's tool results.",
     )
-    .number_or_zero(1_000, LONGEST_MS),
+    .number_or_zero(1_000, MAX_MS),
     setting(
         "PI_CURSOR_MAX_PARKED_RUNS",
         "512",
@@ -247,7 +247,7 @@ pub const SETTINGS: &[Setting] = &[
         "milliseconds, at least 1000; 0: no limit",
         "Restart the run if Cursor sends no output for this long.",
     )
-    .number_or_zero(1_000, LONGEST_MS),
+    .number_or_zero(1_000, MAX_MS),
     setting(
         "PI_CURSOR_STREAM_IDLE_MAX_RETRIES",
         "3",
@@ -261,7 +261,7 @@ pub const SETTINGS: &[Setting] = &[
         "milliseconds, at least 1000; 0: no limit",
         "Replaces PI_CURSOR_STREAM_IDLE_TIMEOUT_MS after the host has returned tool results.",
     )
-    .number_or_zero(1_000, LONGEST_MS),
+    .number_or_zero(1_000, MAX_MS),
     setting(
         "PI_CURSOR_NATIVE_TOOL_DISPLAY",
         "auto",

@@ -3,13 +3,13 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Enough for the largest number of parked runs.
-const ENOUGH: u64 = 16 * 1024;
+const WANTED_LIMIT: u64 = 16 * 1024;
 
 /// Raises the limit as far as needed or allowed. With a lower one the sidecar works until it is
 /// reached.
 pub(crate) fn raise() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let wanted = maximum.map_or(ENOUGH, |most| most.min(ENOUGH));
+    let wanted = maximum.map_or(WANTED_LIMIT, |most| most.min(WANTED_LIMIT));
     if current.is_none_or(|now| now >= wanted) {
         return;
     }

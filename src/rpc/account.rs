@@ -35,7 +35,6 @@ struct StartedLogin {
 }
 
 impl Logins {
-    /// Starts a login.
     pub(super) fn start(
         &self,
         options: &ClientOptions,

@@ -87,7 +87,6 @@ pub(super) fn too_large(method: &str, bytes: u64) -> String {
     }
 }
 
-/// Returns an internal error.
 pub(super) fn internal(problem: &str) -> ErrorObjectOwned {
     ErrorObjectOwned::owned(INTERNAL, presentable(problem), None::<()>)
 }

@@ -4,13 +4,13 @@
 
 use std::io::{self, BufRead, Read as _, Write};
 
-use super::message_peek::BEGINNING;
 pub use super::message_peek::MessageHeader;
+use super::message_peek::PEEKED_BYTES;
 
 /// The largest body that is read.
 pub const MAX_BODY: u64 = 64 * 1024 * 1024;
 /// A frame above this length is reported as malformed without reading the start of its body.
-const NO_BODY: u64 = 1024 * 1024 * 1024;
+const MAX_PEEKED_LENGTH: u64 = 1024 * 1024 * 1024;
 /// The longest header line; anything longer is invalid.
 const MAX_LINE: u64 = 4096;
 const NO_LENGTH: &str = "expected a Content-Length header";
@@ -37,7 +37,7 @@ impl Inbound {
         match self {
             Self::Body(body) => body.len(),
             Self::Malformed(problem) => problem.len(),
-            Self::TooLarge { .. } => BEGINNING as usize,
+            Self::TooLarge { .. } => PEEKED_BYTES as usize,
         }
     }
 }
@@ -75,14 +75,14 @@ impl FrameReader {
             };
             if line.is_empty() {
                 match length {
-                    Some(length) if length > NO_BODY => {
+                    Some(length) if length > MAX_PEEKED_LENGTH => {
                         self.skip = length;
                         return malformed(too_large(length));
                     }
                     Some(length) if length > MAX_BODY => {
-                        let mut beginning = input.by_ref().take(BEGINNING);
+                        let mut beginning = input.by_ref().take(PEEKED_BYTES);
                         let heading = MessageHeader::read(&mut beginning);
-                        self.skip = length - (BEGINNING - beginning.limit());
+                        self.skip = length - (PEEKED_BYTES - beginning.limit());
                         return match heading {
                             Some(heading) => Ok(Some(Inbound::TooLarge { length, heading })),
                             None => malformed(too_large(length)),

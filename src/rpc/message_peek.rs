@@ -8,7 +8,7 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::Value as Json;
 
 /// How much of a message is read. One with its id after the parameters is answered without the id.
-pub(super) const BEGINNING: u64 = 4096;
+pub(super) const PEEKED_BYTES: u64 = 4096;
 
 /// The kind and id of a message. Ids are JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]

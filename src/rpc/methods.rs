@@ -43,7 +43,6 @@ pub(super) struct Context {
     pub(super) tools: Mutex<HostToolTiming>,
     /// Whether the host displays what a turn waits for.
     pub(super) shows_waits: AtomicBool,
-    /// The host's policy for native tools.
     pub(super) native_tools: Mutex<HostPolicy>,
     pub(super) turns: Turns,
     /// The MCP endpoints through which other agents call the host's tools.
@@ -67,7 +66,6 @@ impl Context {
             .unwrap_or_default()
     }
 
-    /// Returns the host's policy for native tools.
     pub(super) fn native_tools(&self) -> HostPolicy {
         let stated = self.native_tools.lock();
         stated.unwrap_or_else(PoisonError::into_inner).clone()

@@ -37,9 +37,9 @@ const MAX_WAITING: usize = 8 * 1024 * 1024;
 /// Responses have the same limit as frames.
 const MAX_RESPONSE: usize = super::frame::MAX_BODY as usize;
 /// How much of an unknown method name an error repeats.
-const LONGEST_NAME: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 /// How long pending replies may take when the connection ends.
-const LAST_REPLIES: Duration = Duration::from_millis(100);
+const REPLY_TIMEOUT_AT_END: Duration = Duration::from_millis(100);
 
 /// A handle for sending to the other side. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -206,7 +206,7 @@ pub(super) async fn serve(
         connection.answer_all().await;
         connection.replies.finish().await;
     };
-    let _ = tokio::time::timeout(LAST_REPLIES, last).await;
+    let _ = tokio::time::timeout(REPLY_TIMEOUT_AT_END, last).await;
     ended
 }
 
@@ -341,7 +341,7 @@ impl HostConnection {
             return self.refuse(Some(id), code, problem).await;
         }
         let Some(callback) = self.methods.method(method).cloned() else {
-            let named: String = method.chars().take(LONGEST_NAME).collect();
+            let named: String = method.chars().take(MAX_NAME_CHARS).collect();
             let problem = format!("unknown method {named:?}");
             return self
                 .refuse(Some(id), error::METHOD_NOT_FOUND, &problem)

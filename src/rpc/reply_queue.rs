@@ -19,7 +19,6 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct HostGone;
 
-/// The queue of replies.
 pub(super) struct ReplyQueue {
     out: Sender<Vec<u8>>,
     waiting: Sender<Vec<u8>>,

@@ -342,7 +342,6 @@ impl Turns {
         &self.config.turn
     }
 
-    /// Returns the sessions.
     pub(super) fn sessions(&self) -> &SessionManager {
         &self.sessions
     }

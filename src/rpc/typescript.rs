@@ -14,7 +14,6 @@ pub(super) struct TypeScript {
     declared: BTreeMap<String, String>,
 }
 
-/// A method's types.
 pub(super) struct MethodTypes {
     pub(super) params: String,
     pub(super) result: String,

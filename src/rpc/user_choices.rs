@@ -36,19 +36,15 @@ pub(super) fn flags() -> Vec<FlagSpec> {
     ]
 }
 
-/// An unknown mode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("--{MODE} takes agent or plan, not {0:?}")]
 pub(super) struct UnknownMode(String);
 
-/// A user's choices.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct UserChoices {
     /// The chosen speed.
     pub(super) wishes: SpeedPreferences,
-    /// The mode of the flag.
     flag_mode: Option<String>,
-    /// The mode of the session.
     session_mode: Option<TurnMode>,
 }
 
@@ -62,7 +58,6 @@ impl TurnMode {
         }
     }
 
-    /// Returns its name.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Agent => "agent",

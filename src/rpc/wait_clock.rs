@@ -57,7 +57,6 @@ impl<'a> WaitClock<'a> {
         }
     }
 
-    /// Sends the current wait.
     pub(super) async fn send(&mut self) {
         self.next_tick = Instant::now() + TICK;
         let Some((line, since)) = &self.current else {

@@ -383,7 +383,6 @@ fn the_sessions_mcp_servers_are_connected() {
     simulator.recorded().assert_played(&["completed"]);
 }
 
-/// The process ends with its input, and its commands end with it.
 #[test]
 fn the_end_of_the_input_ends_the_process_and_its_commands() {
     let shell = r#"{ exec = { shellArgs = { command = "sh ./wait.sh", toolCallId = "a", timeout = 600000, parsingResult = {} } } }"#;

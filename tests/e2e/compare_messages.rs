@@ -110,21 +110,21 @@ fn collect(json: &Json, path: String, fields: &mut BTreeSet<String>) {
     }
 }
 
-struct Play {
+struct PlayedScenario {
     scenario: &'static str,
     texts: &'static [&'static str],
     steer: Option<(&'static str, &'static str)>,
 }
 
-const fn play(scenario: &'static str, texts: &'static [&'static str]) -> Play {
-    Play {
+const fn play(scenario: &'static str, texts: &'static [&'static str]) -> PlayedScenario {
+    PlayedScenario {
         scenario,
         texts,
         steer: None,
     }
 }
 
-const PLAYS: &[Play] = &[
+const PLAYS: &[PlayedScenario] = &[
     play("hello", &["@hello there"]),
     play("thinking", &["@thinking go"]),
     play("kv", &["@kv go"]),
@@ -136,14 +136,14 @@ const PLAYS: &[Play] = &[
     play("checkpoint-drop", &["@checkpoint-drop go"]),
     play("every-exec", &["@every-exec go"]),
     play("error-unauthenticated", &["@error-unauthenticated go"]),
-    Play {
+    PlayedScenario {
         scenario: "steer",
         texts: &["@steer go"],
         steer: Some(("working", "steer me left")),
     },
 ];
 
-async fn ours(play: &Play, workspace: &Path) -> Recording {
+async fn ours(play: &PlayedScenario, workspace: &Path) -> Recording {
     let simulator = Simulator::start(Transport::H2c);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
     ours.workspace = workspace.to_owned();
@@ -158,7 +158,7 @@ async fn ours(play: &Play, workspace: &Path) -> Recording {
     simulator.recording().await
 }
 
-async fn theirs(play: &Play, sdk: &OfficialClient) -> Recording {
+async fn theirs(play: &PlayedScenario, sdk: &OfficialClient) -> Recording {
     let simulator = Simulator::start(Transport::H2c);
     let sends: Vec<Json> = play
         .texts

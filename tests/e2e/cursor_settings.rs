@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
-use test_support::official_client::{McpHttpServer, OfficialClient, PNG, mcp_mortal, mcp_stdio};
+use test_support::official_client::{
+    McpHttpServer, OfficialClient, PNG, mcp_stdio, mcp_that_exits,
+};
 use test_support::scenario::{CONTEXT, END, call, calls, exec, inline, playing, runs, text, value};
 use test_support::simulator::{Recording, Transport};
 use test_support::workspace::{session, write};
@@ -277,7 +279,7 @@ fn servers_are_called_and_dead_or_slow_ones_delay_nothing() {
 fn a_server_that_dies_is_reconnected_and_new_tools_are_offered() {
     let sdk = OfficialClient::new();
     let home = sdk.home.path();
-    let mut once = mcp_mortal(&home.join("once"));
+    let mut once = mcp_that_exits(&home.join("once"));
     let words = once["args"].as_array().unwrap().iter();
     let words: Vec<&str> = words.map(|word| word.as_str().unwrap()).collect();
     // It can be started once.
@@ -289,7 +291,7 @@ fn a_server_that_dies_is_reconnected_and_new_tools_are_offered() {
     );
     once = json!({"command": "sh", "args": ["-c", script]});
     let mut web = McpHttpServer::start(&sdk);
-    let mortal = mcp_mortal(&home.join("lives"));
+    let mortal = mcp_that_exits(&home.join("lives"));
     let servers = json!({"mcpServers": {"mortal": mortal, "once": once, "web": {"url": web.url}}});
     write(home, ".cursor/mcp.json", &servers.to_string());
     let ended = |server: &str, tool: &str| {

@@ -140,7 +140,7 @@ impl Machine {
         let mut command = self.command("sh", &["-c", &format!("exec {line}")]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         command.stderr(Stdio::piped());
-        let mut server = Ended(command.spawn().unwrap());
+        let mut server = KilledOnDrop(command.spawn().unwrap());
         let mut first = String::new();
         let mut stdout = BufReader::new(server.0.stdout.take().unwrap());
         stdout.read_line(&mut first).unwrap();
@@ -184,7 +184,7 @@ impl Machine {
             &arguments,
         );
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut agent = Ended(
+        let mut agent = KilledOnDrop(
             command
                 .stderr(Stdio::null())
                 .spawn()
@@ -205,9 +205,9 @@ impl Machine {
 }
 
 /// A process that ends with the test.
-struct Ended(Child);
+struct KilledOnDrop(Child);
 
-impl Drop for Ended {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

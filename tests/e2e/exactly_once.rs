@@ -206,10 +206,10 @@ fn a_host_that_asks_again_has_nothing_done_twice() {
 }
 
 /// Breaks the stream once, before a given frame.
-struct Before(AtomicUsize);
+struct FaultAfterFrames(AtomicUsize);
 
-impl FaultPlan for Before {
-    fn strikes(&self, _bytes: usize) -> Option<(usize, WireFault)> {
+impl FaultPlan for FaultAfterFrames {
+    fn fault_at(&self, _bytes: usize) -> Option<(usize, WireFault)> {
         (self.0.fetch_sub(1, Ordering::SeqCst) == 0).then_some((0, WireFault::HalfClose))
     }
 }
@@ -226,7 +226,7 @@ fn nothing_is_done_twice_in_another_conversation_either() {
     let simulator = script(&[&steps]);
     let address = simulator.url.trim_start_matches("http://").parse().unwrap();
     // After the context, the command and the text.
-    let port = fault_proxy::open(address, Arc::new(Before(AtomicUsize::new(3))));
+    let port = fault_proxy::open(address, Arc::new(FaultAfterFrames(AtomicUsize::new(3))));
     let url = format!("http://127.0.0.1:{port}");
     let env = [
         ("PI_CURSOR_HTTP", "2"),
@@ -270,7 +270,7 @@ fn a_call_that_cannot_be_repeated_is_not_retried_by_the_host() {
 
 /// A sidecar with a foreground command, a background command and an MCP server, all of which ignore
 /// `SIGTERM`, and the ids of their processes.
-struct StubbornSidecar {
+struct RestartedSidecar {
     session: RpcSession,
     processes: Vec<i32>,
     /// A process that left its group, session and environment.
@@ -280,7 +280,7 @@ struct StubbornSidecar {
     _folder: tempfile::TempDir,
 }
 
-fn busy(between: impl FnOnce(i32)) -> StubbornSidecar {
+fn busy(between: impl FnOnce(i32)) -> RestartedSidecar {
     let folder = tempfile::tempdir().unwrap();
     let script = |name: &str| {
         format!(
@@ -357,7 +357,7 @@ fn busy(between: impl FnOnce(i32)) -> StubbornSidecar {
         assert!(processes.contains(&process), "{started:?} of {processes:?}");
     }
     assert!(std::fs::read_dir(&scratch).unwrap().next().is_some());
-    StubbornSidecar {
+    RestartedSidecar {
         session,
         processes,
         away,

@@ -17,15 +17,15 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use place::FaultPosition;
-use server::Story;
+use server::TrialScript;
 use sidecar::SidecarHttp;
-use trial::{FaultScope, KINDS, Kind, RecoveryKind, TrialResult, trial};
+use trial::{FaultScope, KINDS, RecoveryKind, TrialKind, TrialResult, trial};
 
 /// The number of concurrent trials.
 const AT_ONCE: usize = 8;
 
 /// Runs all trials of `plan`.
-fn all(plan: &[(Kind, FaultPosition)]) -> Vec<((Kind, FaultPosition), TrialResult)> {
+fn all(plan: &[(TrialKind, FaultPosition)]) -> Vec<((TrialKind, FaultPosition), TrialResult)> {
     let (next, results) = (Mutex::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
@@ -47,25 +47,25 @@ fn all(plan: &[(Kind, FaultPosition)]) -> Vec<((Kind, FaultPosition), TrialResul
 }
 
 #[track_caller]
-fn nothing_wrong(seed: u64, results: &[((Kind, FaultPosition), TrialResult)]) {
-    let wrongs: Vec<String> = results
+fn nothing_wrong(seed: u64, results: &[((TrialKind, FaultPosition), TrialResult)]) {
+    let violations: Vec<String> = results
         .iter()
-        .filter(|(_, results)| !results.wrongs.is_empty())
+        .filter(|(_, results)| !results.violations.is_empty())
         .map(|(at, results)| {
-            let ((kind, place), wrongs) = (at, results.wrongs.join("; "));
+            let ((kind, place), violations) = (at, results.violations.join("; "));
             format!(
-                "{}@{place:?} ({:?}): {wrongs}",
+                "{}@{place:?} ({:?}): {violations}",
                 kind.word(),
                 results.outcome
             )
         })
         .collect();
     assert!(
-        wrongs.is_empty(),
+        violations.is_empty(),
         "{} of {} (FAULT_SEED={seed}; FAULT_MATRIX=<word>@<place> runs one again):\n{}",
-        wrongs.len(),
+        violations.len(),
         results.len(),
-        wrongs.join("\n")
+        violations.join("\n")
     );
 }
 
@@ -99,12 +99,12 @@ fn nothing_is_lost_wherever_it_breaks() {
         }
         let results = smooth.entry((kind.story, kind.http)).or_insert_with(|| {
             let results = trial(kind, None);
-            assert_eq!(results.wrongs, [""; 0]);
+            assert_eq!(results.violations, [""; 0]);
             results
         });
         // HTTP/1.1 may carry several messages in one chunk.
         let least = match (kind.story, kind.http) {
-            (Story::Prompt | Story::Busy, SidecarHttp::Two) => 60,
+            (TrialScript::Prompt | TrialScript::Busy, SidecarHttp::Two) => 60,
             _ => 40,
         };
         assert!(results.frames >= least, "{} frames", results.frames);
@@ -112,7 +112,7 @@ fn nothing_is_lost_wherever_it_breaks() {
             (Some(_), _) => ((0..results.frames).collect(), 20),
             // The first eight kinds are tried in more places than their variations.
             (None, 0..8) => (scattered(seed, 3, results.frames).collect(), 1),
-            (None, _) if kind.story == Story::Busy => {
+            (None, _) if kind.story == TrialScript::Busy => {
                 (scattered(seed, 2, results.frames).collect(), 0)
             }
             (None, _) => (scattered(seed, 2, results.frames).skip(1).collect(), 0),
@@ -164,9 +164,11 @@ fn nothing_is_lost_wherever_it_breaks() {
     for ((kind, place), results) in &results {
         let wanted = match (kind.places, kind.story) {
             (FaultScope::Wire, _) => continue,
-            (FaultScope::Pauses, Story::Prompt | Story::Busy) => RecoveryKind::Recovered,
+            (FaultScope::Pauses, TrialScript::Prompt | TrialScript::Busy) => {
+                RecoveryKind::Recovered
+            }
             // There is no checkpoint before the first call.
-            (FaultScope::Pauses, Story::Bare | Story::Late | Story::BusyBare) => {
+            (FaultScope::Pauses, TrialScript::Bare | TrialScript::Late | TrialScript::BusyBare) => {
                 RecoveryKind::Rebuilt
             }
         };

@@ -8,7 +8,7 @@ use test_support::simulator::{Simulator, Transport};
 
 const MIB: usize = 1024 * 1024;
 /// The most memory the gateway may use for one request.
-const MOST_MIB: u64 = 200;
+const MAX_MIB: u64 = 200;
 
 /// A run that answers briefly.
 const BRIEF: &str = r#"
@@ -47,7 +47,7 @@ fn assert_small(case: &str, gateway: &GatewayProcess, took: Duration) {
     );
     let peak = peak.unwrap_or_default() / 1024;
     eprintln!("{case}: {peak} MiB, {took:?}");
-    assert!(peak <= MOST_MIB, "{case}: {peak} MiB");
+    assert!(peak <= MAX_MIB, "{case}: {peak} MiB");
 }
 
 /// Without a limit a million short messages took 24 s and 1.15 GB.

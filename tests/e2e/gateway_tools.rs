@@ -273,7 +273,6 @@ async fn a_message_instead_of_a_result_belongs_to_the_same_conversation() {
     );
 }
 
-/// A named session is continued by another gateway.
 #[tokio::test]
 async fn a_named_session_continues_on_another_gateway() {
     let first = Steps::new().text("One.").then(END).build();

@@ -20,7 +20,7 @@ use test_support::simulator::{Simulator, Transport};
 
 const MIB: usize = 1024 * 1024;
 /// The most memory the sidecar may use.
-const MOST_MIB: u64 = 200;
+const MAX_MIB: u64 = 200;
 /// The most text and thinking of a run.
 const LIMIT: usize = 16 * MIB;
 const TOO_MUCH_TEXT: &str = "Cursor sent more than 16 MiB of text and thinking in one run";
@@ -39,7 +39,7 @@ fn simulator() -> Simulator {
     Simulator::responder(Transport::H2c)
 }
 
-/// Asserts that a process used no more than [`MOST_MIB`], and prints the figure. Where the system
+/// Asserts that a process used no more than [`MAX_MIB`], and prints the figure. Where the system
 /// does not report it (`None`) nothing is asserted; Linux always does.
 #[track_caller]
 fn assert_small(case: &str, peak_kib: Option<u64>) {
@@ -49,7 +49,7 @@ fn assert_small(case: &str, peak_kib: Option<u64>) {
     );
     let peak = peak_kib.unwrap_or_default() / 1024;
     eprintln!("peak memory, {case}: {peak} MiB");
-    assert!(peak <= MOST_MIB, "{case}: {peak} MiB");
+    assert!(peak <= MAX_MIB, "{case}: {peak} MiB");
 }
 
 /// Runs one turn, asserts that the sidecar used little memory, and returns the result.

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use agent::run::Backend;
-use agent::turn::Stop;
+use agent::turn::{HostToolMode, Stop};
 use cursor_sim::{FrameEntry, RecordingHandle, Side, VerdictOutcome};
 use proptest::prelude::*;
 
 use crate::soak::undelivered;
 use serde_json::json;
 use test_support::in_process::{
-    CancelAfter, END, InProcessSession, InProcessTurn, ToolExecution, opened, simulating_runs,
+    CancelAfter, END, InProcessSession, InProcessTurn, opened, simulating_runs,
 };
 use test_support::scenario::{Steps, inline};
 
@@ -21,15 +21,15 @@ const RECALL: &str = r#"{ expect_history = { "$any" = true } }"#;
 /// What the model does in one run.
 #[derive(Debug, Clone)]
 struct ServerScript {
-    rounds: Vec<Round>,
-    close: Close,
+    rounds: Vec<ScriptRound>,
+    close: StreamClose,
     /// How the server treats injected messages.
     injections: Option<&'static str>,
 }
 
 /// Some text, followed by concurrent calls.
 #[derive(Debug, Clone)]
-struct Round {
+struct ScriptRound {
     deltas: u8,
     calls: u8,
     checkpoint: bool,
@@ -38,7 +38,7 @@ struct Round {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Close {
+enum StreamClose {
     Well,
     Cut,
     HalfClosed,
@@ -46,7 +46,7 @@ enum Close {
 
 /// What a host does next.
 #[derive(Debug, Clone, Copy)]
-enum Move {
+enum UserAction {
     Answer,
     AnswerBackwards,
     AnswerOnlyFirst,
@@ -62,21 +62,21 @@ enum Move {
 
 fn scripts() -> impl Strategy<Value = Vec<ServerScript>> {
     let round = (0..3u8, 1..4u8, any::<bool>(), any::<bool>());
-    let round = round.prop_map(|(deltas, calls, checkpoint, awaited)| Round {
+    let round = round.prop_map(|(deltas, calls, checkpoint, awaited)| ScriptRound {
         deltas,
         calls,
         checkpoint,
         awaited,
     });
     let close = prop_oneof![
-        4 => Just(Close::Well),
-        1 => Just(Close::Cut),
-        1 => Just(Close::HalfClosed),
+        4 => Just(StreamClose::Well),
+        1 => Just(StreamClose::Cut),
+        1 => Just(StreamClose::HalfClosed),
     ];
     let injections = prop_oneof![
         2 => Just(None),
         2 => Just(Some("delivered")),
-        1 => Just(Some("put off")),
+        1 => Just(Some("deferred")),
         1 => Just(Some("rejected")),
     ];
     let script = (proptest::collection::vec(round, 1..4), close, injections).prop_map(
@@ -89,23 +89,23 @@ fn scripts() -> impl Strategy<Value = Vec<ServerScript>> {
     proptest::collection::vec(script, 1..9)
 }
 
-fn tool_executions() -> impl Strategy<Value = ToolExecution> {
-    prop_oneof![3 => Just(ToolExecution::Between), 1 => Just(ToolExecution::Inline)]
+fn tool_modes() -> impl Strategy<Value = HostToolMode> {
+    prop_oneof![3 => Just(HostToolMode::Between), 1 => Just(HostToolMode::Inline)]
 }
 
-fn moves() -> impl Strategy<Value = Vec<Move>> {
+fn actions() -> impl Strategy<Value = Vec<UserAction>> {
     let one = prop_oneof![
-        3 => Just(Move::Answer),
-        2 => Just(Move::AnswerBackwards),
-        2 => Just(Move::AnswerOnlyFirst),
-        2 => Just(Move::AnswerTwice),
-        1 => Just(Move::AnswerLate),
-        2 => Just(Move::Steer),
-        2 => Just(Move::Interject),
-        1 => Just(Move::MessageInsteadOfResults),
-        1 => Just(Move::Release),
-        1 => Just(Move::Invalidate),
-        2 => (0..4usize).prop_map(Move::CancelAfterEvents),
+        3 => Just(UserAction::Answer),
+        2 => Just(UserAction::AnswerBackwards),
+        2 => Just(UserAction::AnswerOnlyFirst),
+        2 => Just(UserAction::AnswerTwice),
+        1 => Just(UserAction::AnswerLate),
+        2 => Just(UserAction::Steer),
+        2 => Just(UserAction::Interject),
+        1 => Just(UserAction::MessageInsteadOfResults),
+        1 => Just(UserAction::Release),
+        1 => Just(UserAction::Invalidate),
+        2 => (0..4usize).prop_map(UserAction::CancelAfterEvents),
     ];
     proptest::collection::vec(one, 0..6)
 }
@@ -141,7 +141,7 @@ impl ServerScript {
             }
         }
         steps.push(match self.close {
-            Close::Well => {
+            StreamClose::Well => {
                 let rounds = self.rounds.iter().enumerate();
                 let late: Vec<String> = rounds
                     .filter(|(_, round)| !round.awaited)
@@ -150,15 +150,15 @@ impl ServerScript {
                 let waits = inline(&json!({"await": late, "timeout_ms": 9_000_000}));
                 format!("{waits}, {END}")
             }
-            Close::Cut => "{ cut = true }".into(),
-            Close::HalfClosed => "{ half_close = true }".into(),
+            StreamClose::Cut => "{ cut = true }".into(),
+            StreamClose::HalfClosed => "{ half_close = true }".into(),
         });
         steps.join(", ")
     }
 }
 
 /// A user whose messages each contain a unique mark.
-struct Person {
+struct TestUser {
     name: String,
     marks: usize,
     /// Sent in the history, or injected into a turn that finished.
@@ -169,7 +169,7 @@ struct Person {
     through: usize,
 }
 
-impl Person {
+impl TestUser {
     fn words(&mut self, words: &str) -> String {
         self.marks += 1;
         format!("{} {words} ({}.{})", self.name, self.name, self.marks)
@@ -196,13 +196,13 @@ impl Person {
 }
 
 /// Runs one session to its end and returns the messages that Cursor must have received.
-async fn live(
+async fn play_session(
     backend: Backend,
     name: String,
-    habit: ToolExecution,
-    moves: Vec<Move>,
+    tool_mode: HostToolMode,
+    actions: Vec<UserAction>,
 ) -> Vec<String> {
-    let mut person = Person {
+    let mut user = TestUser {
         name: name.clone(),
         marks: 0,
         sent: Vec::new(),
@@ -210,10 +210,10 @@ async fn live(
         through: 0,
     };
     let mut guest = InProcessSession::new(&backend, None);
-    guest.habit = habit;
-    let mut moves = moves.into_iter();
+    guest.tool_mode = tool_mode;
+    let mut actions = actions.into_iter();
     let mut patience = CancelAfter::Endless;
-    guest.user(&person.says("go"));
+    guest.user(&user.says("go"));
     for _ in 0..60 {
         let InProcessTurn {
             calls,
@@ -221,17 +221,17 @@ async fn live(
             interjected,
             ..
         } = guest.turn(patience).await;
-        person.by_the_way.extend(interjected);
-        person.takes(&stop);
+        user.by_the_way.extend(interjected);
+        user.takes(&stop);
         patience = CancelAfter::Endless;
-        let next = moves.next();
-        if let Some(Move::CancelAfterEvents(events)) = next {
+        let next = actions.next();
+        if let Some(UserAction::CancelAfterEvents(events)) = next {
             patience = CancelAfter::Events(events);
         }
-        if let Some(Move::Interject) = next {
-            guest.interjection = Some(person.words("by the way"));
+        if let Some(UserAction::Interject) = next {
+            guest.interjection = Some(user.words("by the way"));
         }
-        if habit == ToolExecution::Inline {
+        if tool_mode == HostToolMode::Inline {
             assert!(
                 calls.is_empty() && stop != Stop::ToolUse,
                 "{name}: {stop:?}"
@@ -246,49 +246,49 @@ async fn live(
         match stop {
             // A host cannot recover if the server breaks every run.
             Stop::Failed(_) if next.is_none() => {
-                person.sent.truncate(person.through);
-                return person.sent;
+                user.sent.truncate(user.through);
+                return user.sent;
             }
-            Stop::Finished if next.is_none() => return person.sent,
+            Stop::Finished if next.is_none() => return user.sent,
             Stop::Finished | Stop::Aborted | Stop::Failed(_) => {
-                guest.user(&person.says("more"));
+                guest.user(&user.says("more"));
                 continue;
             }
             Stop::ToolUse => assert!(!calls.is_empty(), "a tool turn without a call"),
         }
         let result =
             |call: &test_support::rpc_session::OfferedCall| format!("{name} did {}", call.id);
-        match next.unwrap_or(Move::Answer) {
-            Move::AnswerBackwards => {
+        match next.unwrap_or(UserAction::Answer) {
+            UserAction::AnswerBackwards => {
                 for call in calls.iter().rev() {
                     guest.result(call, &result(call));
                 }
             }
-            Move::AnswerOnlyFirst => guest.result(&calls[0], &result(&calls[0])),
-            Move::MessageInsteadOfResults => guest.user(&person.says("stop that")),
-            Move::Release => {
+            UserAction::AnswerOnlyFirst => guest.result(&calls[0], &result(&calls[0])),
+            UserAction::MessageInsteadOfResults => guest.user(&user.says("stop that")),
+            UserAction::Release => {
                 guest.session.release().await;
-                person.takes(&Stop::Aborted);
-                guest.user(&person.says("never mind"));
+                user.takes(&Stop::Aborted);
+                guest.user(&user.says("never mind"));
             }
-            Move::Invalidate => {
+            UserAction::Invalidate => {
                 guest.session.invalidate().await;
-                person.takes(&Stop::Aborted);
-                guest.user(&person.says("elsewhere"));
+                user.takes(&Stop::Aborted);
+                guest.user(&user.says("elsewhere"));
             }
             answered => {
-                if let Move::AnswerLate = answered {
+                if let UserAction::AnswerLate = answered {
                     // Longer than an injected message may stay unacknowledged.
                     tokio::time::sleep(Duration::from_secs(20)).await;
                 }
                 for call in &calls {
                     guest.result(call, &result(call));
                 }
-                if let Move::AnswerTwice = answered {
+                if let UserAction::AnswerTwice = answered {
                     guest.result(&calls[0], &result(&calls[0]));
                 }
-                if let Move::Steer = answered {
-                    guest.user(&person.says("hurry"));
+                if let UserAction::Steer = answered {
+                    guest.user(&user.says("hurry"));
                 }
             }
         }
@@ -306,7 +306,7 @@ fn by_exec(frames: &[FrameEntry], kind: &str, id: &str) -> BTreeMap<(u64, u64), 
     found
 }
 
-fn judge(recording: &RecordingHandle) {
+fn check_recording(recording: &RecordingHandle) {
     let frames = recording.frames();
     let verdicts = recording.verdicts();
     for verdict in &verdicts {
@@ -373,7 +373,7 @@ proptest! {
     #[test]
     fn every_call_is_answered_once_by_its_own_session(
         scripts in scripts(),
-        hosts in proptest::collection::vec((tool_executions(), moves()), 1..4),
+        hosts in proptest::collection::vec((tool_modes(), actions()), 1..4),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -387,8 +387,8 @@ proptest! {
             // Runs are counted over all conversations, so that a history rebuilt in a new
             // conversation continues with the next script.
             let (sim, backend) = simulating_runs(&runs, "attempts = \"all\"\n").await;
-            let sessions = hosts.into_iter().enumerate().map(|(n, (habit, moves))| {
-                tokio::spawn(live(backend.clone(), format!("s{n}"), habit, moves))
+            let sessions = hosts.into_iter().enumerate().map(|(n, (tool_mode, actions))| {
+                tokio::spawn(play_session(backend.clone(), format!("s{n}"), tool_mode, actions))
             });
             let mut sent = Vec::new();
             for session in futures_util::future::join_all(sessions).await {
@@ -400,7 +400,7 @@ proptest! {
             let recording = sim.recording();
             sim.shutdown().await;
             tokio::time::sleep(Duration::from_secs(1)).await;
-            judge(&recording);
+            check_recording(&recording);
             let frames = recording.frames();
             let from_client = frames.iter().filter(|frame| frame.from == Side::Client);
             let recorded: String = from_client.map(|frame| frame.json.to_string()).collect();

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::mcp_endpoint::{McpAddress, OpenRun, beside, knock};
-use crate::mcp_endpoint_sessions::Plain;
+use crate::mcp_endpoint_sessions::PlainClient;
 use test_support::in_process::{CancelAfter, END, InProcessSession, opened, simulating};
 use test_support::rpc_session::tool;
 use test_support::scenario::Steps;
@@ -57,7 +57,7 @@ impl McpAddress {
 /// Asserts that the next call the host receives is a valid one: none of the attempts before it came
 /// through.
 fn nothing_came_through(run: &mut OpenRun) {
-    let plain = Plain::new(&run.at);
+    let plain = PlainClient::new(&run.at);
     let outside = beside(async move {
         let id = plain.session().await.unwrap();
         let answer = plain.post(Some(&id), call(1, "last")).await;
@@ -126,7 +126,7 @@ fn what_cards_are_called_cannot_be_called() {
     run.session.tools.extend(["cursor", "bash"].map(tool));
     run.session.cards = vec!["read", "bash", "cursor"];
     run.again();
-    let plain = Plain::new(&run.at);
+    let plain = PlainClient::new(&run.at);
     let outside = beside(async move {
         let id = plain.session().await.unwrap();
         let list = serde_json::from_str(LIST).unwrap();
@@ -155,7 +155,7 @@ fn what_cards_are_called_cannot_be_called() {
 #[test]
 fn a_token_is_good_for_its_run_and_no_longer() {
     let mut run = OpenRun::open();
-    let plain = Plain::new(&run.at);
+    let plain = PlainClient::new(&run.at);
     let mcp_session = beside(async move {
         let id = plain.session().await.unwrap();
         let listed = plain
@@ -255,7 +255,7 @@ fn strangers_are_refused_before_any_work() {
 #[test]
 fn what_is_no_call_is_refused_as_such() {
     let mut run = OpenRun::open();
-    let plain = Plain::new(&run.at);
+    let plain = PlainClient::new(&run.at);
     let rejected = beside(async move {
         let id = plain.session().await.unwrap();
         let mut wrong = call(7, "x");
@@ -414,7 +414,7 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
 #[test]
 fn a_withdrawn_call_is_not_answered() {
     let mut run = OpenRun::open();
-    let plain = Plain::new(&run.at);
+    let plain = PlainClient::new(&run.at);
     let (both_there, are_there) = tokio::sync::oneshot::channel::<()>();
     let outside = beside(async move {
         let id = plain.session().await.unwrap();
@@ -461,7 +461,7 @@ fn a_withdrawn_call_is_not_answered() {
 #[test]
 fn a_client_may_initialize_again() {
     let mut run = OpenRun::open();
-    let plain = Plain::new(&run.at);
+    let plain = PlainClient::new(&run.at);
     let outside = beside(async move {
         let list: Json = serde_json::from_str(LIST).unwrap();
         let hello: Json = serde_json::from_str(HELLO).unwrap();

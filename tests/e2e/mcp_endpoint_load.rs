@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 use crate::mcp_endpoint::{McpAddress, OpenRun, beside};
-use crate::mcp_endpoint_sessions::Plain;
+use crate::mcp_endpoint_sessions::PlainClient;
 use test_support::wait::until;
 
 const CALLERS: usize = 10_000;
@@ -19,7 +19,7 @@ const ABREAST: usize = 512;
 /// MCP sessions the callers share.
 const SESSIONS: usize = 20;
 /// The most memory the sidecar may use per waiting call, in an unoptimized build.
-const MOST_KIB: u64 = 32;
+const MAX_KIB: u64 = 32;
 
 /// A call on its own connection, accepted and not answered yet.
 struct AcceptedCall {
@@ -104,7 +104,7 @@ fn event(line: &str) -> (String, usize) {
 
 /// Opens `count` calls, signals that all are accepted, and reads their answers.
 async fn visit(at: McpAddress, count: usize, all_there: oneshot::Sender<()>) {
-    let plain = Plain::new(&at);
+    let plain = PlainClient::new(&at);
     let mut sessions = Vec::new();
     for _ in 0..SESSIONS {
         sessions.push(plain.session().await.unwrap());
@@ -186,7 +186,7 @@ fn ten_thousand_calls_wait_at_once_and_are_all_answered() {
     }
     if let (Some(kib), [peak, later]) = (kib, &peaks[..]) {
         let (first, second) = (peak - kib, later - peak);
-        let most = MOST_KIB * CALLERS as u64;
+        let most = MAX_KIB * CALLERS as u64;
         assert!(first < most, "{first} KiB for {CALLERS} calls");
         // If no memory had been released, the second round would have used half as much as the
         // first.

@@ -9,12 +9,12 @@ use test_support::simulator::Transport;
 
 /// A plain HTTP client, which opens no stream unless asked to.
 #[derive(Clone)]
-pub struct Plain {
+pub struct PlainClient {
     http: reqwest::Client,
     at: McpAddress,
 }
 
-impl Plain {
+impl PlainClient {
     pub fn new(at: &McpAddress) -> Self {
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let at = at.clone();
@@ -80,7 +80,7 @@ impl Plain {
 #[test]
 fn idle_sessions_make_place_and_used_ones_stay() {
     let mut run = OpenRun::open();
-    let plain = Plain::new(&run.at);
+    let plain = PlainClient::new(&run.at);
     let outside = beside(async move {
         let mut ids = Vec::new();
         for _ in 0..65 {
@@ -109,7 +109,7 @@ fn idle_sessions_make_place_and_used_ones_stay() {
 #[test]
 fn sessions_that_open_at_once_are_not_too_many() {
     let mut run = OpenRun::open();
-    let plain = Plain::new(&run.at);
+    let plain = PlainClient::new(&run.at);
     let outside = beside(async move {
         let clients: Vec<_> = (0..200)
             .map(|_| {
@@ -154,7 +154,7 @@ fn a_client_that_hangs_up_has_given_its_call_up() {
     let mut outcome = session.prompt("go");
     let first = outcome.calls[0].clone();
     let address = endpoint(&mut session);
-    let plain = Plain::new(&McpAddress {
+    let plain = PlainClient::new(&McpAddress {
         url: address["url"].as_str().unwrap().into(),
         token: address["token"].as_str().unwrap().into(),
     });
@@ -192,7 +192,7 @@ fn a_client_that_hangs_up_has_given_its_call_up() {
 #[test]
 fn an_inline_host_is_notified_when_a_caller_leaves() {
     let mut run = OpenRun::open();
-    let plain = Plain::new(&run.at);
+    let plain = PlainClient::new(&run.at);
     let (next, mut address) = tokio::sync::mpsc::unbounded_channel::<()>();
     let outside = beside(async move {
         let id = plain.session().await.unwrap();

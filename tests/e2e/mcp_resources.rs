@@ -4,13 +4,13 @@ use std::fs;
 
 use serde_json::json;
 
-use test_support::official_client::{OfficialClient, mcp_mortal, mcp_stdio};
+use test_support::official_client::{OfficialClient, mcp_stdio, mcp_that_exits};
 use test_support::scenario::{CONTEXT, Steps, exec, inline, runs, value};
 use test_support::workspace::{session, write};
 
 /// Configures two MCP servers; `silent` never answers a request for its resources.
 fn with_servers(sdk: &OfficialClient) {
-    let silent = mcp_mortal(&sdk.home.path().join("lives"));
+    let silent = mcp_that_exits(&sdk.home.path().join("lives"));
     let servers = json!({"mcpServers": {"local": mcp_stdio(), "silent": silent}});
     write(sdk.home.path(), ".cursor/mcp.json", &servers.to_string());
 }

@@ -143,7 +143,7 @@ fn without_the_bridge_the_host_does_what_cursors_tools_ask_for() {
 }
 
 /// An exec request, the host's call for it, the host's result, and the expected response.
-struct Asked {
+struct HostedRequest {
     exec: &'static str,
     call: (&'static str, Json),
     user_text: Json,
@@ -159,7 +159,7 @@ fn what_the_hosts_tools_say_comes_back_typed() {
     let text = |text: &str| json!([{"type": "text", "text": text}]);
     let missing = "ENOENT: no such file or directory, access 'gone'";
     let asked = [
-        Asked {
+        HostedRequest {
             exec: r#"{ grepArgs = { pattern = "needle", path = "src", glob = "*.rs", caseInsensitive = true, context = 1, toolCallId = "a" } }"#,
             call: (
                 "grep",
@@ -179,7 +179,7 @@ fn what_the_hosts_tools_say_comes_back_typed() {
                 "workspaceResults": {here: {"content": {"totalLines": 2, "totalMatchedLines": 1, "clientTruncated": true, "matches": [{"file": "src/2024-01-05-a.rs", "matches": [
                     {"lineNumber": 1, "content": "hay", "isContextLine": true}, {"lineNumber": 2, "content": "a Needle"}]}]}}}}}}),
         },
-        Asked {
+        HostedRequest {
             exec: r#"{ grepArgs = { pattern = "alpha", path = "$WS/sub/b.txt", toolCallId = "b" } }"#,
             call: (
                 "grep",
@@ -190,14 +190,14 @@ fn what_the_hosts_tools_say_comes_back_typed() {
             reply: json!({"grepResult": {"success": {"workspaceResults": {here: {"content": {"matches": [{"file": "sub/b.txt", "matches": [
                 {"lineNumber": 1, "content": "alpha"}]}]}}}}}}),
         },
-        Asked {
+        HostedRequest {
             exec: r#"{ grepArgs = { pattern = "(", toolCallId = "b" } }"#,
             call: ("grep", json!({"pattern": "("})),
             user_text: text("regex parse error: unclosed group"),
             fails: true,
             reply: json!({"grepResult": {"error": {"error": "regex parse error: unclosed group"}}}),
         },
-        Asked {
+        HostedRequest {
             exec: r#"{ grepArgs = { glob = "*.rs", path = "$WS", outputMode = "files_with_matches", toolCallId = "c" } }"#,
             call: ("find", json!({"pattern": "*.rs", "path": here})),
             user_text: text("src/a.rs\nsrc/b.rs"),
@@ -205,7 +205,7 @@ fn what_the_hosts_tools_say_comes_back_typed() {
             reply: json!({"grepResult": {"success": {"path": here, "outputMode": "files_with_matches",
                 "workspaceResults": {here: {"files": {"files": ["src/a.rs", "src/b.rs"], "totalFiles": 2}}}}}}),
         },
-        Asked {
+        HostedRequest {
             exec: r#"{ lsArgs = { path = "$WS", toolCallId = "d" } }"#,
             call: ("ls", json!({"path": here})),
             user_text: text(
@@ -215,14 +215,14 @@ fn what_the_hosts_tools_say_comes_back_typed() {
             reply: json!({"lsResult": {"success": {"directoryTreeRoot": {"absPath": here,
                 "childrenDirs": [{"absPath": format!("{here}/src")}], "childrenFiles": [{"name": "[id].tsx"}, {"name": "a.txt"}]}}}}),
         },
-        Asked {
+        HostedRequest {
             exec: r#"{ lsArgs = { path = "$WS/gone", toolCallId = "e" } }"#,
             call: ("ls", json!({"path": format!("{here}/gone")})),
             user_text: text(missing),
             fails: true,
             reply: json!({"lsResult": {"error": {"path": format!("{here}/gone"), "error": missing}}}),
         },
-        Asked {
+        HostedRequest {
             exec: r#"{ readArgs = { path = "dot.png", toolCallId = "f" } }"#,
             call: ("read", json!({"path": "dot.png"})),
             user_text: json!([
@@ -232,14 +232,14 @@ fn what_the_hosts_tools_say_comes_back_typed() {
             fails: false,
             reply: json!({"readResult": {"success": {"path": "dot.png", "data": PNG}}}),
         },
-        Asked {
+        HostedRequest {
             exec: r#"{ readArgs = { path = "gone", toolCallId = "g" } }"#,
             call: ("read", json!({"path": "gone"})),
             user_text: text(missing),
             fails: true,
             reply: json!({"readResult": {"fileNotFound": {"path": "gone"}}}),
         },
-        Asked {
+        HostedRequest {
             exec: r#"{ readArgs = { path = "long", offset = 5, limit = 2, toolCallId = "p" } }"#,
             call: ("read", json!({"path": "long", "offset": 5, "limit": 2})),
             user_text: text("five\nsix\n\n[94 more lines in file. Use offset=7 to continue.]"),
@@ -255,7 +255,7 @@ fn what_the_hosts_tools_say_comes_back_typed() {
                 },
             }),
         },
-        Asked {
+        HostedRequest {
             exec: r#"{ shellArgs = { command = "nosuch", workingDirectory = "$WS", timeout = 1500, toolCallId = "h" } }"#,
             call: ("bash", json!({"command": "nosuch", "timeout": 2})),
             user_text: text("nosuch: not found\n\nCommand exited with code 127"),
@@ -266,14 +266,14 @@ fn what_the_hosts_tools_say_comes_back_typed() {
                 },
             }),
         },
-        Asked {
+        HostedRequest {
             exec: r#"{ shellArgs = { command = "serve", timeout = 1500, timeoutBehavior = "TIMEOUT_BEHAVIOR_BACKGROUND", toolCallId = "i" } }"#,
             call: ("bash", json!({"command": "serve"})),
             user_text: text("(no output)"),
             fails: false,
             reply: json!({"shellResult": {"success": {"command": "serve"}}}),
         },
-        Asked {
+        HostedRequest {
             exec: r#"{ piFindArgs = { pattern = "*.rs" } }"#,
             call: ("find", json!({"pattern": "*.rs"})),
             user_text: text("src/a.rs"),
@@ -305,7 +305,7 @@ fn what_the_hosts_tools_say_comes_back_typed() {
         hosts("ls", &["path", "limit"]),
     ];
     let mut outcome = session.prompt("go");
-    for Asked {
+    for HostedRequest {
         call: (tool, arguments),
         user_text,
         fails,
@@ -333,7 +333,7 @@ fn what_the_hosts_tools_say_comes_back_typed() {
     assert_eq!(replies.len(), asked.len());
     for (
         reply,
-        Asked {
+        HostedRequest {
             exec,
             reply: expected,
             ..

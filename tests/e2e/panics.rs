@@ -12,9 +12,9 @@ use test_support::scenario::playing;
 use test_support::simulator::Transport;
 
 /// Blobs that panic.
-struct Broken;
+struct PanickingExecutor;
 
-impl Blobs for Broken {
+impl Blobs for PanickingExecutor {
     fn get(&self, _: &[u8]) -> Result<Option<Bytes>, BlobError> {
         panic!("a mistake of our own");
     }
@@ -46,7 +46,7 @@ async fn a_panic_fails_its_run_and_no_other() {
     let simulator = playing(Transport::H2c, steps);
     let mut ours = RunClient::new(&simulator, Transport::H2c);
     // Both use one connection, one account and one runtime.
-    let broken = ours.begin_with("go", Arc::new(Broken));
+    let broken = ours.begin_with("go", Arc::new(PanickingExecutor));
     let well = ours.begin_with("go", Arc::new(MemoryBlobs::default()));
     let (broken, well) = tokio::join!(ends(broken), ends(well));
     let (text, outcome, left) = broken;

@@ -12,7 +12,7 @@ use test_support::scenario::{CONTEXT, END, playing};
 use test_support::simulator::Transport;
 
 /// The most turns until a reading in the background must have ended.
-const MOST_TURNS: usize = 500;
+const MAX_TURNS: usize = 500;
 
 /// Creates a repository, and a `git` whose `status` waits as long as a file exists.
 fn repository_with_slow_status(root: &Path) {
@@ -58,7 +58,7 @@ async fn a_turn_does_not_wait_for_git_and_a_later_one_sends_its_status() {
     assert_ne!(context["gitRepoInfoComplete"], true, "{context}");
     fs::remove_file(root.join("gate")).unwrap();
     let mut later = Json::Null;
-    for _ in 0..MOST_TURNS {
+    for _ in 0..MAX_TURNS {
         later = turn().await;
         if later["gitRepoInfoComplete"] == true {
             break;

@@ -353,8 +353,8 @@ fn a_turn_refused_for_the_account_costs_no_state() {
 fn a_message_a_broken_run_did_not_receive_follows_its_answer() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("story.toml");
-    let steps = r#"{ exec = { mcpArgs = { name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "c", args = {} } }, told = "found" }, { text = "alpha " }, { usage = {} }, { half_close = true }"#;
-    let text = format!("name = \"story\"\n[[run]]\nstory = true\nsteps = [ {steps} ]\n");
+    let steps = r#"{ exec = { mcpArgs = { name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "c", args = {} } }, answered_if = "found" }, { text = "alpha " }, { usage = {} }, { half_close = true }"#;
+    let text = format!("name = \"story\"\n[[run]]\nresumable = true\nsteps = [ {steps} ]\n");
     std::fs::write(&file, text).unwrap();
     let simulator = Simulator::with(Transport::H2c, &file);
     let mut session = RpcSession::new(&simulator, "s", &[]);

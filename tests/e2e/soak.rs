@@ -4,10 +4,10 @@
 //!
 //! Every test run does a small version; `make soak` does ten thousand turns.
 
-mod chance;
+mod random;
+mod random_faults;
 mod session;
-mod station;
-mod weather;
+mod shared_sidecar;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,35 +16,35 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use chance::Chance;
+use random::RandomNumbers;
+use random_faults::{FaultRates, RandomFaults};
 use session::{CHAPTERS, EndingCounts, ROUNDS, SoakSession, story};
-use station::{Measure, Station, Wrongs};
-use weather::{Odds, Storm};
+use shared_sidecar::{Measure, SharedSidecar, Violations};
 
 use test_support::fault_proxy;
 use test_support::simulator::{Simulator, Transport};
 
 /// How much to run.
-struct Size {
+struct SoakSize {
     sessions: usize,
     /// How often each session starts a new history.
     phases: usize,
     /// Chapters per history.
     chapters: usize,
-    stations: usize,
+    sidecars: usize,
     /// Concurrent turns.
-    hands: usize,
-    odds: Odds,
+    workers: usize,
+    rates: FaultRates,
     prints_progress: bool,
 }
 
-const SMALL: Size = Size {
+const SMALL: SoakSize = SoakSize {
     sessions: 20,
     phases: 2,
     chapters: 1,
-    stations: 2,
-    hands: 16,
-    odds: Odds {
+    sidecars: 2,
+    workers: 16,
+    rates: FaultRates {
         stream: 150,
         connection: 1_000,
     },
@@ -54,7 +54,7 @@ const SMALL: Size = Size {
 /// Number of turns of a history without faults.
 const TURNS: usize = CHAPTERS * (ROUNDS + 1);
 
-impl Size {
+impl SoakSize {
     fn wanted() -> Self {
         let turns = std::env::var("SOAK_TURNS").ok();
         let Some(turns) = turns.map(|turns| turns.parse::<usize>().unwrap()) else {
@@ -65,9 +65,9 @@ impl Size {
             sessions,
             phases: turns.div_ceil(sessions * TURNS).max(2),
             chapters: CHAPTERS,
-            stations: 4,
-            hands: 32,
-            odds: Odds {
+            sidecars: 4,
+            workers: 32,
+            rates: FaultRates {
                 stream: 250,
                 connection: 4_000,
             },
@@ -78,7 +78,7 @@ impl Size {
 
 #[test]
 fn soak_nothing_twice_nothing_lost_nothing_left() {
-    let size = Size::wanted();
+    let size = SoakSize::wanted();
     let seed = std::env::var("SOAK_SEED").map_or(1, |seed| seed.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("soak.toml");
@@ -86,21 +86,21 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
     let record = folder.path().join("record");
     let simulator = Simulator::recording_at(Transport::H2c, &scenario, &record);
     let address = simulator.url.trim_start_matches("http://").parse().unwrap();
-    let storm = Arc::new(Storm::new(size.odds, seed));
-    let port = fault_proxy::open(address, Arc::clone(&storm));
-    let wrongs = Wrongs::default();
-    let stations: Vec<Arc<Station>> = (0..size.stations)
+    let faults = Arc::new(RandomFaults::new(size.rates, seed));
+    let port = fault_proxy::open(address, Arc::clone(&faults));
+    let violations = Violations::default();
+    let sidecars: Vec<Arc<SharedSidecar>> = (0..size.sidecars)
         .map(|n| {
             let url = format!("http://127.0.0.1:{port}");
-            let state = folder.path().join(format!("station-{n}"));
-            Arc::new(Station::new(url, &state, &wrongs))
+            let state = folder.path().join(format!("shared_sidecar-{n}"));
+            Arc::new(SharedSidecar::new(url, &state, &violations))
         })
         .collect();
-    // The sidecar of the first station is killed now and then; only the others are measured.
+    // The sidecar of the first shared_sidecar is killed now and then; only the others are measured.
     let mut sessions: Vec<SoakSession> = (0..size.sessions)
         .map(|n| {
-            let at = n % size.stations;
-            SoakSession::new(format!("s{n:03}"), &stations[at], at == 0, &wrongs)
+            let at = n % size.sidecars;
+            SoakSession::new(format!("s{n:03}"), &sidecars[at], at == 0, &violations)
         })
         .collect();
 
@@ -108,23 +108,23 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
     let begun = Instant::now();
     let mut measures: Vec<Vec<Measure>> = Vec::new();
     for phase in 0..size.phases {
-        storm.calm(false);
+        faults.set_paused(false);
         sessions = play(sessions, &size, seed + phase as u64, &done, &endings);
-        storm.calm(true);
+        faults.set_paused(true);
         measures.push(
-            stations[1..]
+            sidecars[1..]
                 .iter()
-                .map(|station| settle(station, &size))
+                .map(|shared_sidecar| settle(shared_sidecar, &size))
                 .collect(),
         );
         if size.prints_progress {
             eprintln!(
-                "phase {} of {}: {} turns in {:.0} s, {} wrongs, {:?}",
+                "phase {} of {}: {} turns in {:.0} s, {} violations, {:?}",
                 phase + 1,
                 size.phases,
                 done.load(Ordering::Relaxed),
                 begun.elapsed().as_secs_f64(),
-                wrongs.lock().unwrap().len(),
+                violations.lock().unwrap().len(),
                 measures.last().unwrap(),
             );
         }
@@ -134,9 +134,9 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
         .flat_map(|s| s.delivered.drain(..))
         .collect();
     drop(sessions);
-    let kills = stations[0].kills.load(Ordering::Relaxed);
-    for station in stations {
-        Arc::into_inner(station).unwrap().leave();
+    let kills = sidecars[0].kills.load(Ordering::Relaxed);
+    for shared_sidecar in sidecars {
+        Arc::into_inner(shared_sidecar).unwrap().shut_down();
     }
 
     drop(simulator);
@@ -153,20 +153,20 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
             lost.len(),
             delivered.len()
         );
-        wrongs.lock().unwrap().push(lost);
+        violations.lock().unwrap().push(lost);
     }
     let endings = endings.into_inner().unwrap();
-    let report = summary(&size, &done, begun, kills, &storm, &endings, &measures);
+    let report = summary(&size, &done, begun, kills, &faults, &endings, &measures);
     if size.prints_progress {
         eprintln!("{report}");
     }
-    let wrongs = wrongs.lock().unwrap();
-    assert!(wrongs.is_empty(), "{}\n{report}", wrongs.join("\n"));
+    let violations = violations.lock().unwrap();
+    assert!(violations.is_empty(), "{}\n{report}", violations.join("\n"));
     for (first, last) in measures[0].iter().zip(&measures[size.phases - 1]) {
         flat(first, last, &size, &report);
     }
     let ended = endings.get("stop").copied().unwrap_or(0);
-    assert!(storm.seen().values().sum::<u64>() > 0, "nothing broke");
+    assert!(faults.seen().values().sum::<u64>() > 0, "nothing broke");
     assert!(ended > 0, "no chapter comes through\n{report}");
 }
 
@@ -194,7 +194,7 @@ pub fn undelivered<'a>(sent: &'a [String], recorded: &str) -> Vec<&'a String> {
 /// waits until the others have had theirs.
 fn play(
     sessions: Vec<SoakSession>,
-    size: &Size,
+    size: &SoakSize,
     seed: u64,
     done: &AtomicU64,
     endings: &Mutex<EndingCounts>,
@@ -210,14 +210,14 @@ fn play(
     );
     let report = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for hand in 0..size.hands {
+        for hand in 0..size.workers {
             let (waiting, report) = (&waiting, &report);
             scope.spawn(move || {
-                let mut chance = Chance::new(seed * 1_000 + hand as u64 + 1);
+                let mut random = RandomNumbers::new(seed * 1_000 + hand as u64 + 1);
                 loop {
                     let next = waiting.lock().unwrap().pop_front();
                     let Some(mut session) = next else { return };
-                    let how = session.step(&mut chance);
+                    let how = session.step(&mut random);
                     *endings.lock().unwrap().entry(how).or_default() += 1;
                     let turns = done.fetch_add(1, Ordering::Relaxed) + 1;
                     if size.prints_progress && turns.is_multiple_of(500) {
@@ -235,10 +235,10 @@ fn play(
     report.into_inner().unwrap()
 }
 
-impl Size {
+impl SoakSize {
     /// Upper limit of tasks in an idle sidecar: its sessions, front ends and connections.
     fn idle_tasks(&self) -> u64 {
-        (self.sessions / self.stations) as u64 + 16
+        (self.sessions / self.sidecars) as u64 + 16
     }
 }
 
@@ -248,18 +248,19 @@ const IDLE_THREADS: u64 = 8;
 const SETTLED_WITHIN: Duration = Duration::from_secs(15);
 
 /// Waits until a sidecar is idle and returns its resource use.
-fn settle(station: &Station, size: &Size) -> Measure {
+fn settle(shared_sidecar: &SharedSidecar, size: &SoakSize) -> Measure {
     let begun = Instant::now();
-    let busy = || station.threads() > IDLE_THREADS || station.tasks() > size.idle_tasks();
+    let busy =
+        || shared_sidecar.threads() > IDLE_THREADS || shared_sidecar.tasks() > size.idle_tasks();
     while busy() && begun.elapsed() < SETTLED_WITHIN {
         std::thread::yield_now();
     }
-    station.measure()
+    shared_sidecar.measure()
 }
 
 /// Checks that the last measurement is about the same as the one after the first phase.
 #[track_caller]
-fn flat(first: &Measure, last: &Measure, size: &Size, report: &str) {
+fn flat(first: &Measure, last: &Measure, size: &SoakSize, report: &str) {
     let check = |what: &str, holds: bool| {
         assert!(holds, "{what} grew from {first:?} to {last:?}\n{report}");
     };
@@ -271,11 +272,11 @@ fn flat(first: &Measure, last: &Measure, size: &Size, report: &str) {
 }
 
 fn summary(
-    size: &Size,
+    size: &SoakSize,
     done: &AtomicU64,
     begun: Instant,
     kills: u64,
-    storm: &Storm,
+    faults: &RandomFaults,
     endings: &EndingCounts,
     measures: &[Vec<Measure>],
 ) -> String {
@@ -283,20 +284,20 @@ fn summary(
     let mut report = format!(
         "{turns} turns over {} sessions on {} sidecars in {:.0} s; {kills} sidecars killed\nbroken: {:?}\n",
         size.sessions,
-        size.stations,
+        size.sidecars,
         begun.elapsed().as_secs_f64(),
-        storm.seen(),
+        faults.seen(),
     );
     for (how, times) in endings {
         report += &format!("{times:>7}  {how}\n");
     }
     report += "phase  sidecar   RSS KiB    fds  threads  tasks  disk KiB\n";
-    for (phase, stations) in measures.iter().enumerate() {
-        for (station, measure) in stations.iter().enumerate() {
+    for (phase, sidecars) in measures.iter().enumerate() {
+        for (shared_sidecar, measure) in sidecars.iter().enumerate() {
             report += &format!(
                 "{:>5}  {:>7}  {:>8}  {:>5}  {:>7}  {:>5}  {:>8}\n",
                 phase + 1,
-                station + 2,
+                shared_sidecar + 2,
                 measure.rss_kib,
                 measure.fds,
                 measure.threads,

@@ -45,7 +45,6 @@ pub(crate) struct SchemaDiff {
     pub(crate) compared: Compared,
 }
 
-/// One difference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Difference {
     /// Full name of a field or of an enum value.
@@ -73,9 +72,7 @@ pub(crate) struct OtherChanges {
 /// How much was compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Compared {
-    /// Messages.
     pub(crate) messages: usize,
-    /// Their fields.
     pub(crate) fields: usize,
 }
 

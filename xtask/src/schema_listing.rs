@@ -11,7 +11,7 @@ use prost_reflect::{Cardinality, FieldDescriptor, Kind};
 use cursor_proto::drift::schema;
 
 /// The largest valid field number.
-const LARGEST_NUMBER: u32 = (1 << 29) - 1;
+const MAX_FIELD_NUMBER: u32 = (1 << 29) - 1;
 
 /// Messages and enums by full name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,7 +25,6 @@ pub(crate) struct SchemaTable {
 /// A field of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Field {
-    /// The field number.
     pub(crate) number: u32,
     /// The type in the syntax of listings: `string`, `enum a.B`, `a.C`, `map<string,a.C>`.
     pub(crate) kind: String,
@@ -234,7 +233,7 @@ fn field(line: &str) -> Result<(String, Field), String> {
         return Err(wrong());
     };
     let number: u32 = number.parse().map_err(|_| wrong())?;
-    if !(1..=LARGEST_NUMBER).contains(&number) {
+    if !(1..=MAX_FIELD_NUMBER).contains(&number) {
         return Err(format!("{number} is not a valid field number"));
     }
     let labelled = rest

@@ -52,9 +52,7 @@ impl RequestCredential {
 /// An access token and its refresh token.
 #[derive(Debug, Clone)]
 pub(super) struct TokenPair {
-    /// The access token.
     pub(super) access: String,
-    /// The refresh token.
     pub(super) refresh: String,
 }
 

@@ -47,7 +47,6 @@ impl Tasks {
         });
     }
 
-    /// Cancels all tasks.
     pub(super) fn cancel(&self) {
         self.token.cancel();
     }

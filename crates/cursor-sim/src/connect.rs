@@ -4,12 +4,9 @@ use serde_json::{Map, Value, json};
 
 pub(super) use cursor_proto::connect_code::Code;
 
-/// A Connect error.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ConnectError {
-    /// The code.
     pub(super) code: Code,
-    /// The message.
     pub(super) message: String,
     /// The details, each in Connect's JSON form.
     pub(super) details: Vec<Value>,

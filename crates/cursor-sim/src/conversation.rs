@@ -10,7 +10,6 @@ use super::variables::Variables;
 /// A blob that was stored under a name.
 #[derive(Debug, Clone)]
 pub(super) struct NamedBlob {
-    /// The id.
     pub(super) id: Bytes,
     /// The content.
     pub(super) data: Bytes,

@@ -31,15 +31,12 @@ pub(super) struct ClientConnection {
 pub(super) struct RequestHead {
     /// The HTTP version.
     pub(super) version: Version,
-    /// The connection.
     pub(super) connection: ClientConnection,
-    /// The method.
     pub(super) method: Method,
     /// The path without its query.
     pub(super) path: String,
     /// The query, still encoded.
     pub(super) query: String,
-    /// The headers.
     pub(super) headers: HeaderMap,
 }
 
@@ -66,7 +63,6 @@ impl RequestHead {
     }
 }
 
-/// A chunk of a request body.
 #[derive(Debug)]
 pub(super) enum BodyChunk {
     /// Bytes.
@@ -97,9 +93,7 @@ pub(super) enum ResponsePart {
 /// Status and headers of a response.
 #[derive(Debug)]
 pub(super) struct ResponseHead {
-    /// The status.
     pub(super) status: u16,
-    /// The headers.
     pub(super) headers: HeaderMap,
     /// Whether a body follows: data, then `Finish` or a fault. Otherwise the head ends the
     /// stream.
@@ -125,11 +119,8 @@ impl SendWindow {
 /// One request and the channel for its response.
 #[derive(Debug)]
 pub(super) struct IncomingRequest {
-    /// The request's head.
     pub(super) head: RequestHead,
-    /// The request's body.
     pub(super) body: mpsc::Receiver<BodyChunk>,
-    /// The response.
     pub(super) response: mpsc::Sender<ResponsePart>,
     /// The client's flow-control window.
     pub(super) window: SendWindow,
@@ -198,11 +189,9 @@ pub(super) async fn read_body(
 /// A complete response, as unary calls and rejected runs return it.
 #[derive(Debug, Clone)]
 pub(super) struct FullResponse {
-    /// The status.
     pub(super) status: u16,
     /// The headers, without `content-length`.
     pub(super) headers: HeaderMap,
-    /// The body.
     pub(super) body: Bytes,
 }
 
@@ -221,7 +210,6 @@ impl FullResponse {
         }
     }
 
-    /// Creates a JSON response.
     pub(super) fn json(status: u16, body: &serde_json::Value) -> Self {
         Self::new(status, "application/json", body.to_string())
     }

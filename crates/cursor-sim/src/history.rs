@@ -11,12 +11,10 @@ use crate::request::RunRequest;
 use crate::schema;
 use crate::server_run::{MessageId, RunStop, ServerRun};
 
-/// A message of the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HistoryMessage {
     /// `system`, `user` or `assistant`.
     pub(super) role: String,
-    /// Its text.
     pub(super) text: String,
 }
 

@@ -9,7 +9,6 @@ use cursor_proto::envelope::{Decoder, Encoding, EnvelopeError, Kind};
 /// What the client sent or did.
 #[derive(Debug)]
 pub(super) enum ClientInput {
-    /// A message.
     Message {
         /// The flag byte of its envelope.
         flags: u8,
@@ -18,7 +17,6 @@ pub(super) enum ClientInput {
     },
     /// It ended its side of the stream.
     Ended,
-    /// It disconnected.
     Disconnected,
     /// It sent data that is not a message.
     Malformed(String),
@@ -29,7 +27,6 @@ pub(super) enum ClientInput {
 pub(super) enum ReceivedFrames {
     /// Envelopes in the body of a bidirectional request.
     Stream {
-        /// The body.
         body: mpsc::Receiver<BodyChunk>,
         /// Decodes the envelopes; holds the incomplete one.
         decoder: Decoder,

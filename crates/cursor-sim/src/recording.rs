@@ -110,7 +110,6 @@ pub struct RunVerdict {
 /// The content of a frame, not yet decoded.
 #[derive(Debug, Clone)]
 pub(super) enum FrameContent {
-    /// A message.
     Message(Bytes),
     /// The JSON that ends a stream.
     EndStream(Bytes),

@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use super::schema::{self, MessageCodecError, MessageJson};
 
-/// A run request.
 #[derive(Debug, Clone)]
 pub(super) struct RunRequest {
     /// `AgentRunRequest` as JSON.

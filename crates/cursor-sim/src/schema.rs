@@ -57,7 +57,6 @@ pub(super) enum Detail {
     WithDefaults,
 }
 
-/// Returns the descriptor of a message.
 pub(super) fn message(name: &str) -> Result<MessageDescriptor, MessageCodecError> {
     static POOL: OnceLock<Option<DescriptorPool>> = OnceLock::new();
     POOL.get_or_init(|| DescriptorPool::decode(DESCRIPTORS).ok())

@@ -24,7 +24,6 @@ pub(super) struct Variables(HashMap<String, Value>);
 pub(super) struct UnsetVariable(String);
 
 impl Variables {
-    /// Sets a value.
     pub(super) fn set(&mut self, name: &str, value: Value) {
         self.0.insert(name.to_owned(), value);
     }

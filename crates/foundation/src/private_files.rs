@@ -86,7 +86,6 @@ pub enum Exposure {
 enum Readers {
     /// All users: the file holds no secret.
     All,
-    /// Only the owner.
     OwnerOnly,
 }
 

@@ -12,7 +12,7 @@ use crate::binary;
 use crate::simulator::Simulator;
 
 /// How long a message may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An editor with one agent process.
 pub struct AcpEditor {
@@ -146,7 +146,10 @@ impl AcpEditor {
 
     /// Receives one message, records it and answers it if it is a request.
     fn receive(&mut self) -> Json {
-        let message = self.messages.recv_timeout(PATIENCE).expect("a message");
+        let message = self
+            .messages
+            .recv_timeout(MESSAGE_TIMEOUT)
+            .expect("a message");
         let Some(method) = message["method"].as_str() else {
             return message;
         };

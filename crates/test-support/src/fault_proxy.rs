@@ -25,14 +25,14 @@ pub enum WireFault {
     /// The stream ends with a retryable error.
     ServerError,
     /// Something happens elsewhere; the wire is unaffected.
-    Aside,
+    Elsewhere,
 }
 
 /// Decides about faults in the frames of runs.
 pub trait FaultPlan: Send + Sync + 'static {
     /// Returns whether a frame of this many bytes breaks: after how many of them, and how.
-    fn strikes(&self, bytes: usize) -> Option<(usize, WireFault)>;
-    /// Executes [`WireFault::Aside`].
+    fn fault_at(&self, bytes: usize) -> Option<(usize, WireFault)>;
+    /// Executes [`WireFault::Elsewhere`].
     fn aside(&self) {}
 }
 
@@ -119,7 +119,7 @@ fn frames(
             continue;
         }
         let strike = if kind == DATA && length > 0 {
-            faults.strikes(bytes.len())
+            faults.fault_at(bytes.len())
         } else {
             None
         };
@@ -129,7 +129,7 @@ fn frames(
         };
         client.write_all(&bytes[..whole])?;
         match how {
-            WireFault::Aside => {
+            WireFault::Elsewhere => {
                 faults.aside();
                 client.write_all(&bytes[whole..])?;
                 continue;
@@ -190,7 +190,7 @@ fn answers(
             let bytes = chunk(&mut server)?;
             let last = bytes.starts_with(b"0\r\n");
             let strike = if run && !last {
-                faults.strikes(bytes.len())
+                faults.fault_at(bytes.len())
             } else {
                 None
             };
@@ -201,7 +201,7 @@ fn answers(
             client.write_all(&bytes[..whole])?;
             let error = unavailable();
             match how {
-                WireFault::Aside => {
+                WireFault::Elsewhere => {
                     faults.aside();
                     client.write_all(&bytes[whole..])?;
                     continue;

@@ -63,16 +63,9 @@ pub struct InProcessSession {
     pub messages: Vec<Json>,
     /// The message it injects into its next turn, at the first event.
     pub interjection: Option<String>,
-    pub habit: ToolExecution,
+    pub tool_mode: HostToolMode,
     /// Parses only new messages, as in the front end.
     transcripts: TranscriptReader,
-}
-
-/// When a host executes its tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToolExecution {
-    Between,
-    Inline,
 }
 
 /// The result of a turn.
@@ -103,7 +96,7 @@ impl InProcessSession {
             policy: Policy::default(),
             messages: Vec::new(),
             interjection: None,
-            habit: ToolExecution::Between,
+            tool_mode: HostToolMode::Between,
             transcripts: TranscriptReader::default(),
         }
     }
@@ -133,7 +126,7 @@ impl InProcessSession {
         );
     }
 
-    pub async fn turn(&mut self, patience: CancelAfter) -> InProcessTurn {
+    pub async fn turn(&mut self, cancel_after: CancelAfter) -> InProcessTurn {
         let tools = ["look", "slow", "cursor_ask_question"].map(|name| Tool {
             name: name.into(),
             description: "a tool".into(),
@@ -170,17 +163,14 @@ impl InProcessSession {
             surface: agent::turn::Surface::Text,
             keep: Keep::Disk,
             frontend: turn::Frontend::Native,
-            tool_mode: match self.habit {
-                ToolExecution::Between => HostToolMode::Between,
-                ToolExecution::Inline => HostToolMode::Inline,
-            },
+            tool_mode: self.tool_mode,
         };
         self.session.enqueue(channels).await;
         let (mut received, result) = handle.start(request).await;
         let mut interjected = None;
         let listening = async {
             let mut all = Vec::new();
-            if patience == CancelAfter::Events(0) {
+            if cancel_after == CancelAfter::Events(0) {
                 cancel.cancel();
             }
             // Ends when the turn drops the sender.
@@ -200,7 +190,7 @@ impl InProcessSession {
                     let message = turn::user_message(words.clone(), Vec::new());
                     interjected = messages.send(message).await.then_some(words);
                 }
-                if patience == CancelAfter::Events(all.len()) {
+                if cancel_after == CancelAfter::Events(all.len()) {
                     cancel.cancel();
                 }
             }

@@ -116,7 +116,7 @@ pub fn mcp_stdio() -> Json {
 }
 
 /// An MCP server that exits on request and counts its starts in a file.
-pub fn mcp_mortal(lives: &std::path::Path) -> Json {
+pub fn mcp_that_exits(lives: &std::path::Path) -> Json {
     serde_json::json!({"command": node(), "args": [script("mcp-mortal.mjs"), lives]})
 }
 

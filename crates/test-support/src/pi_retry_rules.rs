@@ -12,7 +12,7 @@ static SIGNS: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// How often pi retries without the user.
-pub const MOST_RETRIES: usize = 3;
+pub const MAX_RETRIES: usize = 3;
 
 /// Returns whether pi retries without the user. The retry does not include the failed answer.
 pub fn is_retryable(error: &str) -> bool {

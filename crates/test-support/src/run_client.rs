@@ -29,7 +29,7 @@ pub struct RunClient {
     pub home: Option<PathBuf>,
     /// The policy for native tools; off unless a test is about them.
     pub native: ToolPolicy,
-    pub bench: Arc<ShellSession>,
+    pub shell_session: Arc<ShellSession>,
     pub timing: Timing,
     pub policy: RetryPolicy,
 }
@@ -104,7 +104,7 @@ impl RunClient {
                 mode: Some(ExecutedBy::Off),
                 ..ToolPolicy::default()
             },
-            bench: Arc::default(),
+            shell_session: Arc::default(),
             timing: Timing::default(),
             // Short, because other tests check the delays.
             policy: RetryPolicy {
@@ -139,7 +139,7 @@ impl RunClient {
             ..RunContext::default()
         };
         let (executor, _) =
-            handlers::executor_without_host(facts, &self.native, &self.bench, false);
+            handlers::executor_without_host(facts, &self.native, &self.shell_session, false);
         start(
             self.backend.clone(),
             self.spec.clone(),

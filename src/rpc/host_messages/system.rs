@@ -25,7 +25,6 @@ impl SystemPrompt {
         }
     }
 
-    /// Applies a system message.
     pub(super) fn apply(&mut self, message: &MessageNode<'_>) -> Result<(), MessageError> {
         let content = message.get("content");
         match content.value {

@@ -71,7 +71,7 @@ async fn toml_errors_have_their_line() {
         ),
         (
             run("{ exec = { readArgs = {} }, expct = {} }"),
-            "x.toml:5: unknown key \"expct\" in exec; expected one of exec, expect, replies, name, open, id, throws, may_throw, abort_after_ms, capture, told, timeout_ms",
+            "x.toml:5: unknown key \"expct\" in exec; expected one of exec, expect, replies, name, open, id, throws, may_throw, abort_after_ms, capture, answered_if, timeout_ms",
         ),
         (
             run("{ exec = { readArgs = {} }, capture = { A = \"b\" } }"),

@@ -17,10 +17,10 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::place::Once;
+use super::place::SingleFault;
 use super::sidecar::{Sidecar, SidecarControl, SidecarHttp};
 
-use test_support::pi_retry_rules::{MOST_RETRIES, is_retryable};
+use test_support::pi_retry_rules::{MAX_RETRIES, is_retryable};
 
 /// Returns how soon the sidecar of a killed host must exit: within a second if the matrix has the
 /// machine to itself.
@@ -33,7 +33,7 @@ fn orphaned() -> Duration {
 /// The error that the extension reports for a sidecar that was killed.
 const LOST: &str = "connection lost: cursor-sidecar ended with SIGKILL";
 /// The number of additional messages the user sends before the trial fails.
-const MOST_WORDS: usize = 4;
+const MAX_USER_MESSAGES: usize = 4;
 
 /// The result of a turn.
 struct HostTurn {
@@ -52,7 +52,7 @@ enum End {
 
 /// The port of the server and the HTTP version to use.
 #[derive(Debug, Clone, Copy)]
-pub struct Reach {
+pub struct HostProgress {
     pub port: u16,
     pub http: SidecarHttp,
 }
@@ -60,10 +60,10 @@ pub struct Reach {
 /// A host with one session.
 pub struct TrialHost {
     sidecar: Sidecar,
-    reach: Reach,
+    reach: HostProgress,
     state: PathBuf,
     control: Arc<SidecarControl>,
-    faults: Arc<Once>,
+    faults: Arc<SingleFault>,
     /// The names of the tools it offers.
     tools: &'static [&'static str],
     pub messages: Vec<Json>,
@@ -84,10 +84,10 @@ pub struct TrialHost {
 
 impl TrialHost {
     pub fn new(
-        reach: Reach,
+        reach: HostProgress,
         state: PathBuf,
         control: Arc<SidecarControl>,
-        faults: Arc<Once>,
+        faults: Arc<SingleFault>,
         tools: &'static [&'static str],
     ) -> Self {
         Self {
@@ -120,7 +120,7 @@ impl TrialHost {
                 if whole {
                     self.keep(&turn_result);
                 }
-                self.come_back();
+                self.restart_after_kill();
                 if matches!(turn_result.end, End::Stop) {
                     return true;
                 }
@@ -136,7 +136,7 @@ impl TrialHost {
                         retries = 0;
                         continue;
                     }
-                    End::Error(text) if is_retryable(text) && retries < MOST_RETRIES => {
+                    End::Error(text) if is_retryable(text) && retries < MAX_RETRIES => {
                         self.errors.push(text.clone());
                         self.retries += 1;
                         retries += 1;
@@ -148,7 +148,7 @@ impl TrialHost {
                         self.keep(&turn_result);
                     }
                     // pi retries this error because of the text that the extension reports.
-                    End::Gone if retries < MOST_RETRIES => {
+                    End::Gone if retries < MAX_RETRIES => {
                         self.errors.push(LOST.into());
                         self.retries += 1;
                         retries += 1;
@@ -164,7 +164,7 @@ impl TrialHost {
                 }
             }
             spoken += 1;
-            if spoken > MOST_WORDS {
+            if spoken > MAX_USER_MESSAGES {
                 return false;
             }
             retries = 0;
@@ -186,7 +186,7 @@ impl TrialHost {
             "systemPrompt": "Tell it.", "messages": self.messages,
             "tools": self.tools.iter().map(|name| tool(name)).collect::<Vec<_>>(),
             "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}});
-        self.sidecar.say(&id, "turn/start", &params);
+        self.sidecar.send(&id, "turn/start", &params);
         let mut turn_result = HostTurn {
             text: String::new(),
             calls: Vec::new(),
@@ -218,23 +218,21 @@ impl TrialHost {
 
     fn restart(&mut self) {
         self.deaths += 1;
-        let Reach { port, http } = self.reach;
+        let HostProgress { port, http } = self.reach;
         self.sidecar = Sidecar::start(port, http, &self.state, &self.control);
     }
 
     /// Starts another host process after the sidecar of the killed one has exited.
-    fn come_back(&mut self) {
+    fn restart_after_kill(&mut self) {
         // The connection is shut down already; the sidecar must exit without any other signal.
-        let gone = self.sidecar.leaves_within(orphaned());
+        let gone = self.sidecar.exits_within(orphaned());
         self.orphaned = Some(gone.ok_or(()));
         self.restart();
     }
 
     /// Closes the connection and returns whether the sidecar exited in time.
-    pub fn leave(&mut self) -> bool {
-        self.sidecar
-            .leaves_within(Duration::from_secs(20))
-            .is_some()
+    pub fn shut_down(&mut self) -> bool {
+        self.sidecar.exits_within(Duration::from_secs(20)).is_some()
     }
 
     fn push(&mut self, mut message: Json) {
@@ -265,7 +263,7 @@ impl TrialHost {
 
     fn execute(&mut self, calls: &[(String, String)]) {
         if self.faults.strikes_pause() {
-            self.sidecar.dies();
+            self.sidecar.wait_for_exit();
         }
         // Of several concurrent calls, the first finishes last.
         let (first, rest) = calls.split_at(1);

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::place::FaultPosition;
-use super::server::Story;
+use super::server::TrialScript;
 use super::sidecar::SidecarHttp;
-use super::trial::{Fault, FaultScope, KINDS, Kind, RecoveryKind, TrialResult};
+use super::trial::{Fault, FaultScope, KINDS, RecoveryKind, TrialKind, TrialResult};
 
 const OUTCOMES: [(RecoveryKind, &str, &str); 7] = [
     (RecoveryKind::Untouched, "not reached", "#e5e7eb"),
@@ -21,7 +21,7 @@ const WRONG: &str = "#dc2626";
 const CELL: usize = 9;
 const LEFT: usize = 260;
 
-fn name(kind: Kind) -> String {
+fn name(kind: TrialKind) -> String {
     let fault = match kind.fault {
         Fault::Reset => "reset",
         Fault::GoAway => "GOAWAY",
@@ -35,11 +35,11 @@ fn name(kind: Kind) -> String {
     };
     let mut name = fault.to_owned();
     name += match kind.story {
-        Story::Prompt => "",
-        Story::Bare => ", no checkpoint",
-        Story::Late => ", late checkpoints",
-        Story::Busy => ", many tools",
-        Story::BusyBare => ", many tools, no checkpoint",
+        TrialScript::Prompt => "",
+        TrialScript::Bare => ", no checkpoint",
+        TrialScript::Late => ", late checkpoints",
+        TrialScript::Busy => ", many tools",
+        TrialScript::BusyBare => ", many tools, no checkpoint",
     };
     name += match kind.http {
         SidecarHttp::Two => "",
@@ -53,7 +53,7 @@ fn name(kind: Kind) -> String {
 }
 
 fn colour(results: &TrialResult) -> &'static str {
-    if !results.wrongs.is_empty() {
+    if !results.violations.is_empty() {
         return WRONG;
     }
     let found = OUTCOMES
@@ -63,9 +63,9 @@ fn colour(results: &TrialResult) -> &'static str {
 }
 
 /// Returns an SVG with one row per kind and one column per place: frames, a gap, bytes, pauses.
-pub fn draw(cells: &BTreeMap<(Kind, (usize, usize)), &TrialResult>) -> String {
-    let tried = |kind: &Kind| cells.keys().any(|(of, _)| of == kind);
-    let kinds: Vec<Kind> = KINDS.into_iter().filter(tried).collect();
+pub fn draw(cells: &BTreeMap<(TrialKind, (usize, usize)), &TrialResult>) -> String {
+    let tried = |kind: &TrialKind| cells.keys().any(|(of, _)| of == kind);
+    let kinds: Vec<TrialKind> = KINDS.into_iter().filter(tried).collect();
     let columns: Vec<(usize, usize)> = {
         let mut all: Vec<_> = cells.keys().map(|(_, column)| *column).collect();
         all.sort_unstable();
@@ -117,7 +117,7 @@ fn sum(row: &[&TrialResult], of: impl Fn(&TrialResult) -> usize) -> usize {
 
 /// Returns the outcomes per fault, followed by the number of errors that hosts received, final or
 /// not, and how often hosts retried by themselves.
-pub fn table(results: &[((Kind, FaultPosition), TrialResult)]) -> String {
+pub fn table(results: &[((TrialKind, FaultPosition), TrialResult)]) -> String {
     let mut table = format!("{:<54}", "");
     for (_, name, _) in OUTCOMES {
         let _ = write!(table, "{name:>12}");
@@ -142,7 +142,7 @@ pub fn table(results: &[((Kind, FaultPosition), TrialResult)]) -> String {
         }
         let wrong = row
             .iter()
-            .filter(|results| !results.wrongs.is_empty())
+            .filter(|results| !results.violations.is_empty())
             .count();
         let (errors, retries) = (
             sum(&row, |results| results.errors),

@@ -16,26 +16,26 @@ pub enum FaultPosition {
 }
 
 /// Injects one fault.
-pub struct Once {
-    wire: Mutex<Carried>,
+pub struct SingleFault {
+    wire: Mutex<ForwardedBytes>,
     aside: Box<dyn Fn() + Send + Sync>,
 }
 
-struct Carried {
+struct ForwardedBytes {
     frames: usize,
     bytes: usize,
     pauses: usize,
     fault: Option<(FaultPosition, WireFault)>,
 }
 
-impl Once {
-    /// `aside` is called for a [`WireFault::Aside`].
+impl SingleFault {
+    /// `aside` is called for a [`WireFault::Elsewhere`].
     pub fn new(
         fault: Option<(FaultPosition, WireFault)>,
         aside: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         Self {
-            wire: Mutex::new(Carried {
+            wire: Mutex::new(ForwardedBytes {
                 frames: 0,
                 bytes: 0,
                 pauses: 0,
@@ -71,8 +71,8 @@ impl Once {
     }
 }
 
-impl FaultPlan for Once {
-    fn strikes(&self, bytes: usize) -> Option<(usize, WireFault)> {
+impl FaultPlan for SingleFault {
+    fn fault_at(&self, bytes: usize) -> Option<(usize, WireFault)> {
         let mut wire = self.wire.lock().unwrap();
         let here = match wire.fault {
             Some((FaultPosition::Frame(number), how)) if wire.frames == number => Some((0, how)),

@@ -16,7 +16,7 @@ pub const WORDS: usize = 36;
 
 /// What the story asks for, and when its checkpoints are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Story {
+pub enum TrialScript {
     /// Before each call, including all text and effects so far.
     Prompt,
     /// Only at the end.
@@ -36,7 +36,7 @@ const BEGUN: &str = "If you send the same request again, it will be executed";
 /// Part of the reply if the result is unknown.
 pub const LOOK: &str = "Check its effects first";
 
-impl Story {
+impl TrialScript {
     /// Whether the story belongs to the conversation with this name.
     pub fn is(self, conversation: &str) -> bool {
         conversation
@@ -81,7 +81,7 @@ impl Story {
                         "args": {"q": name},
                     },
                 },
-                "told": format!("found-{name}"),
+                "answered_if": format!("found-{name}"),
             })
         };
         let call = |name: &str| step(exec(name));
@@ -116,7 +116,7 @@ impl Story {
                 "timeout": 10000,
                 "parsingResult": {},
             });
-            json!({"exec": {kind: args}, "told": line, "expect": expect, "may_throw": BEGUN})
+            json!({"exec": {kind: args}, "answered_if": line, "expect": expect, "may_throw": BEGUN})
         };
         let streamed = |line: &str| {
             let expect = json!({"shellStream": {"stdout": format!("{line}\n")}});
@@ -140,13 +140,13 @@ impl Story {
                     "toolCallId": "call-write",
                 },
             },
-            "told": format!("{folder}/note"),
+            "answered_if": format!("{folder}/note"),
             "expect": {"writeResult": {"success": {}}},
             "may_throw": BEGUN,
         }));
         let read = step(json!({
             "exec": {"readArgs": {"path": format!("{folder}/seen"), "toolCallId": "call-read"}},
-            "told": "seen it",
+            "answered_if": "seen it",
             "expect": {"readResult": {"success": {"content": "seen it"}}},
         }));
         let busy = |saved: &str| {
@@ -211,17 +211,17 @@ impl Story {
 }
 
 /// The simulator.
-pub struct StorySimulator {
+pub struct ScriptSimulator {
     child: Child,
     pub address: SocketAddr,
     scenario: PathBuf,
 }
 
-impl StorySimulator {
-    pub fn new(folder: &Path, story: Story) -> Self {
+impl ScriptSimulator {
+    pub fn new(folder: &Path, story: TrialScript) -> Self {
         let scenario = folder.join("story.toml");
         let steps = story.steps(folder);
-        let text = format!("name = \"story\"\n[[run]]\nstory = true\nsteps = [\n{steps}]\n");
+        let text = format!("name = \"story\"\n[[run]]\nresumable = true\nsteps = [\n{steps}]\n");
         std::fs::write(&scenario, text).unwrap();
         std::fs::write(folder.join("seen"), "seen it").unwrap();
         Self::start(&scenario, "127.0.0.1:0")

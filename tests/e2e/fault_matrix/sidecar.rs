@@ -103,12 +103,12 @@ impl Sidecar {
             cable,
         };
         let hello = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "matrix"}});
-        sidecar.say("hello", "initialize", &hello);
+        sidecar.send("hello", "initialize", &hello);
         sidecar.receive();
         sidecar
     }
 
-    pub fn say(&mut self, id: &str, method: &str, params: &Json) {
+    pub fn send(&mut self, id: &str, method: &str, params: &Json) {
         let body =
             json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
         // A dead sidecar is noticed by the missing response.
@@ -139,7 +139,7 @@ impl Sidecar {
     }
 
     /// Waits for the exit of a killed sidecar.
-    pub fn dies(&mut self) {
+    pub fn wait_for_exit(&mut self) {
         if let Some(child) = &mut self.child {
             child.wait().unwrap();
         }
@@ -147,7 +147,7 @@ impl Sidecar {
 
     /// Closes the socket and waits for the sidecar to exit; returns how long that took, or `None`
     /// if it did not exit in time.
-    pub fn leaves_within(&mut self, limit: Duration) -> Option<Duration> {
+    pub fn exits_within(&mut self, limit: Duration) -> Option<Duration> {
         let _ = self.cable.shutdown(Shutdown::Both);
         let begun = Instant::now();
         let mut child = self.child.take()?;

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use super::host::{Reach, TrialHost};
-use super::place::{FaultPosition, Once};
-use super::server::{LOOK, Story, StorySimulator, WORDS};
+use super::host::{HostProgress, TrialHost};
+use super::place::{FaultPosition, SingleFault};
+use super::server::{LOOK, ScriptSimulator, TrialScript, WORDS};
 use super::sidecar::{SidecarControl, SidecarHttp, leftovers};
 
 use test_support::fault_proxy;
@@ -27,9 +27,9 @@ pub enum Fault {
 
 /// A kind of trial: which fault, in which story, over which transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Kind {
+pub struct TrialKind {
     pub fault: Fault,
-    pub story: Story,
+    pub story: TrialScript,
     pub http: SidecarHttp,
     pub places: FaultScope,
 }
@@ -43,58 +43,58 @@ pub enum FaultScope {
     Pauses,
 }
 
-const fn kind(fault: Fault) -> Kind {
-    Kind {
+const fn kind(fault: Fault) -> TrialKind {
+    TrialKind {
         fault,
-        story: Story::Prompt,
+        story: TrialScript::Prompt,
         http: SidecarHttp::Two,
         places: FaultScope::Wire,
     }
 }
 
-const fn bare(fault: Fault) -> Kind {
-    Kind {
-        story: Story::Bare,
+const fn bare(fault: Fault) -> TrialKind {
+    TrialKind {
+        story: TrialScript::Bare,
         ..kind(fault)
     }
 }
 
-const fn late(fault: Fault) -> Kind {
-    Kind {
-        story: Story::Late,
+const fn late(fault: Fault) -> TrialKind {
+    TrialKind {
+        story: TrialScript::Late,
         ..kind(fault)
     }
 }
 
-const fn busy(fault: Fault) -> Kind {
-    Kind {
-        story: Story::Busy,
+const fn busy(fault: Fault) -> TrialKind {
+    TrialKind {
+        story: TrialScript::Busy,
         ..kind(fault)
     }
 }
 
-const fn busy_bare(fault: Fault) -> Kind {
-    Kind {
-        story: Story::BusyBare,
+const fn busy_bare(fault: Fault) -> TrialKind {
+    TrialKind {
+        story: TrialScript::BusyBare,
         ..kind(fault)
     }
 }
 
-const fn http1(fault: Fault) -> Kind {
-    Kind {
+const fn http1(fault: Fault) -> TrialKind {
+    TrialKind {
         http: SidecarHttp::One,
         ..kind(fault)
     }
 }
 
-const fn in_pauses(kind: Kind) -> Kind {
-    Kind {
+const fn in_pauses(kind: TrialKind) -> TrialKind {
+    TrialKind {
         places: FaultScope::Pauses,
         ..kind
     }
 }
 
-pub const KINDS: [Kind; 37] = [
+pub const KINDS: [TrialKind; 37] = [
     kind(Fault::Reset),
     kind(Fault::GoAway),
     kind(Fault::HalfClose),
@@ -134,7 +134,7 @@ pub const KINDS: [Kind; 37] = [
     in_pauses(busy_bare(Fault::KillSidecar)),
 ];
 
-impl Kind {
+impl TrialKind {
     /// Returns a short name for logs.
     pub fn word(self) -> String {
         let fault = format!("{:?}", self.fault);
@@ -176,7 +176,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct TrialResult {
     pub outcome: RecoveryKind,
     /// Violations found.
-    pub wrongs: Vec<String>,
+    pub violations: Vec<String>,
     pub frames: usize,
     pub bytes: usize,
     /// Errors the host received, final or not.
@@ -198,15 +198,15 @@ impl Fault {
             Self::Stall => WireFault::Stall,
             Self::Garbage => WireFault::Garbage,
             Self::Unavailable => WireFault::ServerError,
-            Self::KillSidecar | Self::KillHost | Self::RestartServer => WireFault::Aside,
+            Self::KillSidecar | Self::KillHost | Self::RestartServer => WireFault::Elsewhere,
         }
     }
 }
 
 /// Runs one trial with the fault at `place`, or without a fault.
-pub fn trial(kind: Kind, place: Option<FaultPosition>) -> TrialResult {
+pub fn trial(kind: TrialKind, place: Option<FaultPosition>) -> TrialResult {
     let folder = tempfile::tempdir().unwrap();
-    let server = Arc::new(Mutex::new(StorySimulator::new(folder.path(), kind.story)));
+    let server = Arc::new(Mutex::new(ScriptSimulator::new(folder.path(), kind.story)));
     let address = server.lock().unwrap().address;
     let control = Arc::new(SidecarControl::default());
     let (victim, restarted) = (Arc::clone(&control), Arc::clone(&server));
@@ -216,9 +216,9 @@ pub fn trial(kind: Kind, place: Option<FaultPosition>) -> TrialResult {
         _ => victim.kill_sidecar(),
     };
     let on_wire = place.map(|place| (place, kind.fault.on_wire()));
-    let faults = Arc::new(Once::new(on_wire, aside));
+    let faults = Arc::new(SingleFault::new(on_wire, aside));
     let port = fault_proxy::open(address, Arc::clone(&faults));
-    let reach = Reach {
+    let reach = HostProgress {
         port,
         http: kind.http,
     };
@@ -253,7 +253,7 @@ pub fn trial(kind: Kind, place: Option<FaultPosition>) -> TrialResult {
         server.stop();
         recording
     };
-    let left = if host.leave() {
+    let left = if host.shut_down() {
         leftovers(folder.path())
     } else {
         vec!["the sidecar".into()]
@@ -263,10 +263,10 @@ pub fn trial(kind: Kind, place: Option<FaultPosition>) -> TrialResult {
         std::fs::write(keep, &log).unwrap();
     }
 
-    let mut wrongs = Vec::new();
+    let mut violations = Vec::new();
     let mut check = |wrong: bool, what: &dyn Fn() -> String| {
         if wrong {
-            wrongs.push(what());
+            violations.push(what());
         }
     };
     check(hung, &|| "it hangs".into());
@@ -324,14 +324,14 @@ pub fn trial(kind: Kind, place: Option<FaultPosition>) -> TrialResult {
     check(!left.is_empty(), &|| {
         format!("leftovers: {}", left.join(" "))
     });
-    if !wrongs.is_empty() {
+    if !violations.is_empty() {
         let (errors, deaths) = (&host.errors, host.deaths);
-        wrongs.push(format!("errors: {errors:?}; deaths: {deaths}"));
+        violations.push(format!("errors: {errors:?}; deaths: {deaths}"));
     }
-    let outcome = judge(&host, place.is_some() && faults.broke(), &log);
+    let outcome = check_outcome(&host, place.is_some() && faults.broke(), &log);
     TrialResult {
         outcome,
-        wrongs,
+        violations,
         frames,
         bytes,
         errors: host.errors.len(),
@@ -341,7 +341,7 @@ pub fn trial(kind: Kind, place: Option<FaultPosition>) -> TrialResult {
     }
 }
 
-fn judge(host: &TrialHost, broke: bool, log: &str) -> RecoveryKind {
+fn check_outcome(host: &TrialHost, broke: bool, log: &str) -> RecoveryKind {
     let sent_texts = |event: &str| log.contains(&format!("\"event\":\"{event}\""));
     if !broke {
         RecoveryKind::Untouched

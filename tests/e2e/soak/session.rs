@@ -12,10 +12,10 @@ use std::sync::mpsc::RecvTimeoutError;
 
 use serde_json::{Value as Json, json};
 
-use super::chance::Chance;
-use super::station::{PATIENCE, Station, Wrongs};
+use super::random::RandomNumbers;
+use super::shared_sidecar::{MESSAGE_TIMEOUT, SharedSidecar, Violations};
 
-use test_support::pi_retry_rules::{MOST_RETRIES, is_retryable};
+use test_support::pi_retry_rules::{MAX_RETRIES, is_retryable};
 use test_support::scenario::Steps;
 
 /// Number of chapters in the story.
@@ -30,7 +30,7 @@ pub fn story() -> String {
     let mut steps = Steps::new();
     for chapter in 1..=CHAPTERS {
         steps = steps
-            .step(json!({"exec": {"requestContextArgs": {}}, "told": format!("chapter-{chapter}")}))
+            .step(json!({"exec": {"requestContextArgs": {}}, "answered_if": format!("chapter-{chapter}")}))
             .context()
             .step(json!({"thinking": "hm"}))
             .step(json!({"thinking_done": true}));
@@ -54,7 +54,7 @@ pub fn story() -> String {
                             "args": {"q": call},
                         },
                     },
-                    "told": format!("found-{call}"),
+                    "answered_if": format!("found-{call}"),
                     "timeout_ms": 600000,
                 }));
                 // Checkpoints that were sent before the server received the tool result.
@@ -69,7 +69,7 @@ pub fn story() -> String {
             .end();
     }
     let steps = steps.build();
-    format!("name = \"soak\"\n[[run]]\nstory = true\nsteps = [\n{steps}\n]\n")
+    format!("name = \"soak\"\n[[run]]\nresumable = true\nsteps = [\n{steps}\n]\n")
 }
 
 fn name(chapter: usize, round: usize, word: usize) -> String {
@@ -78,12 +78,12 @@ fn name(chapter: usize, round: usize, word: usize) -> String {
 
 /// What to do to a turn while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mischief {
+enum Disturbance {
     None,
     /// Cancels; the host reads the turn to its end.
     Abort,
     /// Cancels; the host ends the turn by itself, as pi does.
-    AbortDeaf,
+    AbortUnread,
     KillSidecar,
     /// Injects a message while the model works.
     Inject,
@@ -93,17 +93,17 @@ enum Mischief {
 pub type EndingCounts = BTreeMap<String, u64>;
 
 /// Limit of user messages after failures in one chapter.
-const MOST_WORDS: usize = 8;
+const MAX_USER_MESSAGES: usize = 8;
 
 /// A session and the host's transcript of it.
 pub struct SoakSession {
     name: String,
-    station: Arc<Station>,
+    shared_sidecar: Arc<SharedSidecar>,
     /// Whether its sidecar is killed now and then.
-    mortal: bool,
+    is_killed: bool,
     messages: Vec<Json>,
     executed: BTreeMap<String, usize>,
-    wrongs: Wrongs,
+    violations: Violations,
     turns: u64,
     /// How often a new history was started.
     phase: u64,
@@ -116,7 +116,7 @@ pub struct SoakSession {
     pub delivered: Vec<String>,
     /// Injected messages that no turn accepted.
     unsent: Vec<String>,
-    utterances: u64,
+    user_messages: u64,
 }
 
 struct SoakTurn {
@@ -129,14 +129,19 @@ struct SoakTurn {
 }
 
 impl SoakSession {
-    pub fn new(name: String, station: &Arc<Station>, mortal: bool, wrongs: &Wrongs) -> Self {
+    pub fn new(
+        name: String,
+        shared_sidecar: &Arc<SharedSidecar>,
+        is_killed: bool,
+        violations: &Violations,
+    ) -> Self {
         Self {
             name,
-            station: Arc::clone(station),
-            mortal,
+            shared_sidecar: Arc::clone(shared_sidecar),
+            is_killed,
             messages: Vec::new(),
             executed: BTreeMap::new(),
-            wrongs: Arc::clone(wrongs),
+            violations: Arc::clone(violations),
             turns: 0,
             phase: 0,
             chapter: 0,
@@ -146,7 +151,7 @@ impl SoakSession {
             sent: Vec::new(),
             delivered: Vec::new(),
             unsent: Vec::new(),
-            utterances: 0,
+            user_messages: 0,
         }
     }
 
@@ -168,8 +173,8 @@ impl SoakSession {
             "{} phase {} chapter {}",
             self.name, self.phase, self.chapter
         );
-        let mut wrongs = self.wrongs.lock().unwrap();
-        wrongs.push(format!("{chapter} turn {}: {what}", self.turns));
+        let mut violations = self.violations.lock().unwrap();
+        violations.push(format!("{chapter} turn {}: {what}", self.turns));
     }
 
     fn push(&mut self, mut message: Json) {
@@ -179,8 +184,8 @@ impl SoakSession {
 
     /// Returns a unique text.
     fn words(&mut self, what: &str) -> String {
-        self.utterances += 1;
-        format!("{what} ({}-{}-)", self.name, self.utterances)
+        self.user_messages += 1;
+        format!("{what} ({}-{}-)", self.name, self.user_messages)
     }
 
     fn add_user_message(&mut self, what: &str) {
@@ -190,7 +195,7 @@ impl SoakSession {
     }
 
     /// Takes one turn and returns how it ended.
-    pub fn step(&mut self, chance: &mut Chance) -> String {
+    pub fn step(&mut self, random: &mut RandomNumbers) -> String {
         if !self.under_way {
             (self.under_way, self.retries, self.spoken) = (true, 0, 0);
             self.chapter += 1;
@@ -199,14 +204,14 @@ impl SoakSession {
         for words in std::mem::take(&mut self.unsent) {
             self.push(json!({"role": "user", "content": words}));
         }
-        let mischief = match () {
-            () if chance.once_in(60) => Mischief::Abort,
-            () if chance.once_in(60) => Mischief::AbortDeaf,
-            () if self.mortal && chance.once_in(40) => Mischief::KillSidecar,
-            () if chance.once_in(20) => Mischief::Inject,
-            () => Mischief::None,
+        let disturbance = match () {
+            () if random.once_in(60) => Disturbance::Abort,
+            () if random.once_in(60) => Disturbance::AbortUnread,
+            () if self.is_killed && random.once_in(40) => Disturbance::KillSidecar,
+            () if random.once_in(20) => Disturbance::Inject,
+            () => Disturbance::None,
         };
-        let mut turn_result = self.turn(mischief);
+        let mut turn_result = self.turn(disturbance);
         let well = matches!(turn_result.stop.as_str(), "stop" | "toolUse");
         if let Some((words, took)) = turn_result.injected.take() {
             if !took || !well {
@@ -221,7 +226,7 @@ impl SoakSession {
                 self.finish(ChapterEnd::Complete);
             }
             // The cancel and the calls crossed.
-            "toolUse" if mischief == Mischief::Abort => {
+            "toolUse" if disturbance == Disturbance::Abort => {
                 self.keep(&turn_result);
                 for (id, _) in &turn_result.calls {
                     self.result(id, Err("Operation aborted"));
@@ -234,7 +239,7 @@ impl SoakSession {
                 self.retries = 0;
                 let last = json!(self.last_call());
                 let calls_last = turn_result.calls.iter().any(|(_, q)| *q == last);
-                if calls_last && chance.once_in(8) {
+                if calls_last && random.once_in(8) {
                     self.add_user_message("and hurry");
                 }
             }
@@ -243,13 +248,13 @@ impl SoakSession {
                 self.finish(ChapterEnd::Aborted);
             }
             // A host that retries keeps nothing; pi keeps what it has shown.
-            "gone" if chance.once_in(2) => {}
+            "gone" if random.once_in(2) => {}
             "gone" => self.fail(&turn_result),
             _ => {
                 if turn_result.error.contains("scenario ") {
                     self.wrong(&turn_result.error);
                 }
-                if is_retryable(&turn_result.error) && self.retries < MOST_RETRIES {
+                if is_retryable(&turn_result.error) && self.retries < MAX_RETRIES {
                     self.retries += 1
                 } else {
                     self.fail(&turn_result)
@@ -265,7 +270,7 @@ impl SoakSession {
         self.keep(turn_result);
         self.retries = 0;
         self.spoken += 1;
-        if self.spoken > MOST_WORDS {
+        if self.spoken > MAX_USER_MESSAGES {
             self.wrong("it breaks again and again");
             return self.finish(ChapterEnd::Aborted);
         }
@@ -276,7 +281,7 @@ impl SoakSession {
         format!("c{}r{}", self.chapter, ROUNDS - 1)
     }
 
-    fn turn(&mut self, mischief: Mischief) -> SoakTurn {
+    fn turn(&mut self, disturbance: Disturbance) -> SoakTurn {
         self.turns += 1;
         let id = format!("{}-{}", self.name, self.turns);
         let params = json!({"turnId": id, "sessionId": self.name, "workspace": "/workspace",
@@ -284,7 +289,7 @@ impl SoakSession {
             "tools": [{"name": "look", "description": "looks",
                 "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}}],
             "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}});
-        let delivered = self.station.begin(&id, "turn/start", &params);
+        let delivered = self.shared_sidecar.begin(&id, "turn/start", &params);
         let mut turn_result = SoakTurn {
             text: String::new(),
             calls: Vec::new(),
@@ -292,11 +297,11 @@ impl SoakSession {
             error: String::new(),
             injected: None,
         };
-        let mut to_do = mischief;
+        let mut to_do = disturbance;
         let mut asked = None;
         let mut deaf = false;
         loop {
-            let message = match delivered.recv_timeout(PATIENCE) {
+            let message = match delivered.recv_timeout(MESSAGE_TIMEOUT) {
                 Ok(message) => message,
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
@@ -327,18 +332,19 @@ impl SoakSession {
                     _ => {}
                 }
             }
-            match std::mem::replace(&mut to_do, Mischief::None) {
-                Mischief::None => {}
-                Mischief::Abort | Mischief::AbortDeaf => {
-                    deaf = mischief == Mischief::AbortDeaf;
-                    self.station.aside("turn/cancel", &json!({"turnId": id}));
+            match std::mem::replace(&mut to_do, Disturbance::None) {
+                Disturbance::None => {}
+                Disturbance::Abort | Disturbance::AbortUnread => {
+                    deaf = disturbance == Disturbance::AbortUnread;
+                    self.shared_sidecar
+                        .send_unanswered("turn/cancel", &json!({"turnId": id}));
                 }
-                Mischief::KillSidecar => self.station.kill(),
-                Mischief::Inject => {
+                Disturbance::KillSidecar => self.shared_sidecar.kill(),
+                Disturbance::Inject => {
                     let words = self.words("by the way");
                     let params = json!({"turnId": id, "text": words});
                     let answer =
-                        self.station
+                        self.shared_sidecar
                             .begin(&format!("{id}-inject"), "turn/inject", &params);
                     asked = Some((words, answer));
                 }
@@ -349,7 +355,7 @@ impl SoakSession {
             turn_result.calls.clear();
         }
         turn_result.injected = asked.map(|(words, answer)| {
-            let answer = answer.recv_timeout(PATIENCE).unwrap_or_default();
+            let answer = answer.recv_timeout(MESSAGE_TIMEOUT).unwrap_or_default();
             (words, answer["result"]["taken"] == true)
         });
         turn_result

@@ -77,12 +77,15 @@ struct RouteTable {
 }
 
 impl McpEndpoint {
-    /// Returns the address of a gate, the same one on every call.
-    pub async fn open(&self, gate: &Arc<ExternalCallSender>) -> Result<Address, McpEndpointError> {
-        let address = gate.address.get_or_try_init(|| async {
+    /// Returns the address under which a run's tools can be called, the same one on every call.
+    pub async fn open(
+        &self,
+        sender: &Arc<ExternalCallSender>,
+    ) -> Result<Address, McpEndpointError> {
+        let address = sender.address.get_or_try_init(|| async {
             let started = self.listening.get_or_try_init(Listening::start);
             let (listening, _) = started.await?;
-            Ok::<_, McpEndpointError>(listening.route(gate)?)
+            Ok::<_, McpEndpointError>(listening.route(sender)?)
         });
         Ok(address.await?.clone())
     }
@@ -109,10 +112,10 @@ impl Listening {
         self.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates a route to a gate that is closed when the run ends.
+    /// Creates the route to a run's tools, which is closed when the run ends.
     fn route(
         self: &Arc<Self>,
-        gate: &Arc<ExternalCallSender>,
+        sender: &Arc<ExternalCallSender>,
     ) -> Result<Address, getrandom::Error> {
         let mut random = [0; 32];
         getrandom::fill(&mut random)?;
@@ -123,9 +126,9 @@ impl Listening {
             url: format!("http://127.0.0.1:{}{path}", self.port).into(),
             token: token.clone(),
         };
-        let route = Arc::new(RunRoute::new(token, gate));
+        let route = Arc::new(RunRoute::new(token, sender));
         self.routes().open.insert(path.clone(), Arc::clone(&route));
-        let over = gate.over().clone();
+        let over = sender.over().clone();
         let listening = Arc::clone(self);
         tokio::spawn(async move {
             over.cancelled().await;

@@ -1,8 +1,8 @@
 //! Calls of the host's tools that do not come from Cursor.
 //!
-//! Every run has a gate. It costs nothing until its address is requested ([`super::endpoint`]).
-//! Calls are queued for the session that owns the run, like Cursor's own; the gate waits for the
-//! result and never executes anything.
+//! Every run has one queue for them, which costs nothing until its address is requested
+//! ([`super::endpoint`]). Calls are queued for the session that owns the run, like Cursor's own. The
+//! sender waits for the result and never executes anything.
 
 use std::future::Future;
 use std::sync::{Arc, Weak};
@@ -23,15 +23,15 @@ pub const MAX_CONCURRENT_CALLS: usize = 256;
 pub struct ExternalCallSender {
     bridge: Arc<Bridge>,
     calls: mpsc::Sender<HostCall>,
-    hands: Semaphore,
+    permits: Semaphore,
     over: CancellationToken,
-    /// The URL and token of the gate, once requested.
+    /// The URL and token with which these tools can be called, once requested.
     pub(super) address: OnceCell<Address>,
 }
 
-/// The session's side. Dropping it closes the gate.
+/// The session's side. Dropping it ends all calls.
 pub struct ExternalCallReceiver {
-    gate: Arc<ExternalCallSender>,
+    sender: Arc<ExternalCallSender>,
     calls: mpsc::Receiver<HostCall>,
 }
 
@@ -48,30 +48,30 @@ pub enum ExternalCallError {
     },
     /// The run has ended.
     #[error("{}", tools::RUN_ENDED)]
-    Over,
+    RunEnded,
     /// The session dropped the call without answering it.
     #[error("{}", tools::HOST_CANCELLED)]
-    Dropped,
+    CallDropped,
     /// The host did not answer before the deadline.
     #[error("{}", tools::host_timed_out(std::time::Duration::from_secs(*.0)))]
-    Late(u64),
+    TimedOut(u64),
     /// The caller disconnected.
     #[error("{}", tools::CALLER_CANCELLED)]
-    Left,
+    CallerDisconnected,
 }
 
-/// Opens a gate for the tools of a bridge.
+/// Opens the queue of external calls for the tools of a bridge.
 pub fn open(bridge: Arc<Bridge>) -> ExternalCallReceiver {
-    let (sender, calls) = mpsc::channel(MAX_CONCURRENT_CALLS);
-    let gate = ExternalCallSender {
+    let (queue, calls) = mpsc::channel(MAX_CONCURRENT_CALLS);
+    let sender = ExternalCallSender {
         bridge,
-        calls: sender,
-        hands: Semaphore::new(MAX_CONCURRENT_CALLS),
+        calls: queue,
+        permits: Semaphore::new(MAX_CONCURRENT_CALLS),
         over: CancellationToken::new(),
         address: OnceCell::new(),
     };
     ExternalCallReceiver {
-        gate: Arc::new(gate),
+        sender: Arc::new(sender),
         calls,
     }
 }
@@ -87,12 +87,12 @@ impl ExternalCallSender {
         &self.over
     }
 
-    /// Lets the host execute a tool; cancelled if `left` completes first.
+    /// Lets the host execute a tool; cancelled if `disconnected` completes first.
     pub async fn call(
         &self,
         offered: &str,
         arguments: Json,
-        left: impl Future<Output = ()>,
+        disconnected: impl Future<Output = ()>,
     ) -> Result<HostResult, ExternalCallError> {
         let Some(QueuedCall {
             call,
@@ -105,33 +105,33 @@ impl ExternalCallSender {
         let deadline = self.bridge.deadline;
         let answered = async {
             // First come, first served, and the host gets a bounded number of calls.
-            let _hand = self
-                .hands
+            let _permit = self
+                .permits
                 .acquire()
                 .await
-                .map_err(|_| ExternalCallError::Over)?;
+                .map_err(|_| ExternalCallError::RunEnded)?;
             self.calls
                 .send(call)
                 .await
-                .map_err(|_| ExternalCallError::Over)?;
+                .map_err(|_| ExternalCallError::RunEnded)?;
             result.await.map_err(|_| {
                 if self.over.is_cancelled() {
-                    ExternalCallError::Over
+                    ExternalCallError::RunEnded
                 } else {
-                    ExternalCallError::Dropped
+                    ExternalCallError::CallDropped
                 }
             })
         };
         let outcome = tokio::select! {
             biased;
             answer = answered => answer,
-            () = self.over.cancelled() => Err(ExternalCallError::Over),
-            () = left => Err(ExternalCallError::Left),
-            () = tokio::time::sleep(deadline) => Err(ExternalCallError::Late(deadline.as_secs())),
+            () = self.over.cancelled() => Err(ExternalCallError::RunEnded),
+            () = disconnected => Err(ExternalCallError::CallerDisconnected),
+            () = tokio::time::sleep(deadline) => Err(ExternalCallError::TimedOut(deadline.as_secs())),
         };
         match &outcome {
             Ok(result) => entry.resolve(result.is_error),
-            Err(ExternalCallError::Late(_)) => entry.reject(Rejection::Error),
+            Err(ExternalCallError::TimedOut(_)) => entry.reject(Rejection::Error),
             Err(_) => entry.reject(Rejection::Cancelled),
         }
         outcome
@@ -149,8 +149,8 @@ impl ExternalCallSender {
 
 impl ExternalCallReceiver {
     /// Returns the callers' side, which lives as long as this one.
-    pub fn gate(&self) -> Weak<ExternalCallSender> {
-        Arc::downgrade(&self.gate)
+    pub fn sender(&self) -> Weak<ExternalCallSender> {
+        Arc::downgrade(&self.sender)
     }
 
     /// Returns the next call; pending forever once closed. Cancel-safe.
@@ -161,9 +161,9 @@ impl ExternalCallReceiver {
         }
     }
 
-    /// Closes the gate: waiting and new calls fail with [`ExternalCallError::Over`].
-    pub fn shut(&mut self) {
-        self.gate.over.cancel();
+    /// Closes the queue: waiting and new calls fail with [`ExternalCallError::RunEnded`].
+    pub fn close(&mut self) {
+        self.sender.over.cancel();
         self.calls.close();
         while self.calls.try_recv().is_ok() {}
     }
@@ -171,7 +171,7 @@ impl ExternalCallReceiver {
 
 impl Drop for ExternalCallReceiver {
     fn drop(&mut self) {
-        self.gate.over.cancel();
+        self.sender.over.cancel();
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
     use crate::bridge::content::Content;
     use crate::bridge::tool_set::{HostTool, OfferedTools, ToolFilter};
 
-    fn inlet(deadline: Duration) -> (ExternalCallReceiver, Arc<ExternalCallSender>) {
+    fn receiver(deadline: Duration) -> (ExternalCallReceiver, Arc<ExternalCallSender>) {
         let look = HostTool {
             name: "look".into(),
             description: String::new(),
@@ -196,13 +196,13 @@ mod tests {
             origin: Json::Null,
         };
         let snapshot = OfferedTools::of([&look], &ToolFilter::default());
-        let inlet = open(Bridge::new(snapshot, deadline, CallLogTarget::default()));
-        let gate = inlet.gate().upgrade().unwrap();
-        (inlet, gate)
+        let receiver = open(Bridge::new(snapshot, deadline, CallLogTarget::default()));
+        let sender = receiver.sender().upgrade().unwrap();
+        (receiver, sender)
     }
 
-    fn inlet_with_an_hour() -> (ExternalCallReceiver, Arc<ExternalCallSender>) {
-        inlet(Duration::from_secs(3600))
+    fn receiver_with_an_hour() -> (ExternalCallReceiver, Arc<ExternalCallSender>) {
+        receiver(Duration::from_secs(3600))
     }
 
     fn text_result(text: &str) -> HostResult {
@@ -216,95 +216,101 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_waits_for_the_hosts_result() {
-        let (mut inlet, gate) = inlet_with_an_hour();
+        let (mut receiver, sender) = receiver_with_an_hour();
         let host = async {
-            let call = inlet.next().await;
+            let call = receiver.next().await;
             assert_eq!((call.tool.as_str(), &call.arguments), ("look", &json!({})));
             call.answer(text_result("42"));
         };
-        let (result, ()) = tokio::join!(gate.call("pi__look", Json::Null, pending()), host);
+        let (result, ()) = tokio::join!(sender.call("pi__look", Json::Null, pending()), host);
         assert_eq!(result, Ok(text_result("42")));
     }
 
     #[tokio::test]
     async fn an_unknown_tool_is_refused_by_name() {
-        let (_inlet, gate) = inlet_with_an_hour();
-        let refused = gate.call("look", Json::Null, pending()).await.unwrap_err();
+        let (_inlet, sender) = receiver_with_an_hour();
+        let refused = sender
+            .call("look", Json::Null, pending())
+            .await
+            .unwrap_err();
         insta::assert_snapshot!(refused, @r#"there is no tool "look"; available: pi__look"#);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_past_its_deadline_is_cancelled() {
-        let (mut inlet, gate) = inlet(Duration::from_secs(60));
-        let refused = gate.call("pi__look", Json::Null, pending()).await;
-        assert_eq!(refused, Err(ExternalCallError::Late(60)));
-        assert!(inlet.next().await.is_void());
+        let (mut receiver, sender) = receiver(Duration::from_secs(60));
+        let refused = sender.call("pi__look", Json::Null, pending()).await;
+        assert_eq!(refused, Err(ExternalCallError::TimedOut(60)));
+        assert!(receiver.next().await.is_void());
     }
 
     #[tokio::test]
     async fn a_disconnected_caller_cancels_its_call() {
-        let (mut inlet, gate) = inlet_with_an_hour();
+        let (mut receiver, sender) = receiver_with_an_hour();
         let (leave, left) = tokio::sync::oneshot::channel::<()>();
         let host = async {
-            let call = inlet.next().await;
+            let call = receiver.next().await;
             drop(leave);
             call
         };
         let left = async {
             let _ = left.await;
         };
-        let (refused, call) = tokio::join!(gate.call("pi__look", Json::Null, left), host);
-        assert_eq!(refused, Err(ExternalCallError::Left));
+        let (refused, call) = tokio::join!(sender.call("pi__look", Json::Null, left), host);
+        assert_eq!(refused, Err(ExternalCallError::CallerDisconnected));
         assert!(call.is_void());
     }
 
     #[tokio::test]
     async fn the_end_of_the_run_fails_waiting_and_new_calls() {
-        let (mut inlet, gate) = inlet_with_an_hour();
+        let (mut receiver, sender) = receiver_with_an_hour();
         let end = async {
-            let open = inlet.next().await;
-            inlet.shut();
+            let open = receiver.next().await;
+            receiver.close();
             open
         };
         let calls = async {
             tokio::join!(
-                gate.call("pi__look", Json::Null, pending()),
-                gate.call("pi__look", Json::Null, pending()),
+                sender.call("pi__look", Json::Null, pending()),
+                sender.call("pi__look", Json::Null, pending()),
             )
         };
         let ((first, second), _open) = tokio::join!(calls, end);
         assert_eq!(
             (first, second),
-            (Err(ExternalCallError::Over), Err(ExternalCallError::Over))
+            (
+                Err(ExternalCallError::RunEnded),
+                Err(ExternalCallError::RunEnded)
+            )
         );
-        let late = gate.call("pi__look", Json::Null, pending()).await;
-        assert_eq!(late, Err(ExternalCallError::Over));
+        let late = sender.call("pi__look", Json::Null, pending()).await;
+        assert_eq!(late, Err(ExternalCallError::RunEnded));
     }
 
     /// A call above the limit waits; it is not refused.
     #[tokio::test]
     async fn a_call_above_the_limit_is_executed_next() {
-        let (mut inlet, gate) = inlet_with_an_hour();
+        let (mut receiver, sender) = receiver_with_an_hour();
         let mut waiting = tokio::task::JoinSet::new();
-        let call = |gate: &Arc<ExternalCallSender>, n: usize| {
-            let gate = Arc::clone(gate);
-            async move { gate.call("pi__look", json!({ "n": n }), pending()).await }
+        let call = |sender: &Arc<ExternalCallSender>, n: usize| {
+            let sender = Arc::clone(sender);
+            async move { sender.call("pi__look", json!({ "n": n }), pending()).await }
         };
         let mut calls = Vec::new();
         for n in 0..MAX_CONCURRENT_CALLS {
-            waiting.spawn(call(&gate, n));
-            calls.push(inlet.next().await);
+            waiting.spawn(call(&sender, n));
+            calls.push(receiver.next().await);
         }
-        let mut next = std::pin::pin!(call(&gate, MAX_CONCURRENT_CALLS));
+        let mut next = std::pin::pin!(call(&sender, MAX_CONCURRENT_CALLS));
         assert!(next.as_mut().now_or_never().is_none(), "it waits");
-        assert!(inlet.next().now_or_never().is_none(), "for a hand");
+        assert!(receiver.next().now_or_never().is_none(), "for a hand");
         calls.pop().unwrap().answer(text_result("one"));
         assert_eq!(
             waiting.join_next().await.unwrap().unwrap(),
             Ok(text_result("one"))
         );
         let host = async {
-            let call = inlet.next().await;
+            let call = receiver.next().await;
             assert_eq!(call.arguments, json!({ "n": MAX_CONCURRENT_CALLS }));
             call.answer(text_result("two"));
         };
@@ -315,19 +321,19 @@ mod tests {
     /// The abandoned call neither takes a permit nor reaches the host.
     #[tokio::test]
     async fn a_caller_that_leaves_while_queued_is_removed() {
-        let (mut inlet, gate) = inlet_with_an_hour();
+        let (mut receiver, sender) = receiver_with_an_hour();
         let mut calls = Vec::new();
         let mut waiting = tokio::task::JoinSet::new();
         for _ in 0..MAX_CONCURRENT_CALLS {
-            let gate = Arc::clone(&gate);
-            waiting.spawn(async move { gate.call("pi__look", Json::Null, pending()).await });
-            calls.push(inlet.next().await);
+            let sender = Arc::clone(&sender);
+            waiting.spawn(async move { sender.call("pi__look", Json::Null, pending()).await });
+            calls.push(receiver.next().await);
         }
         let left = std::future::ready(());
-        let refused = gate.call("pi__look", Json::Null, left).await;
-        assert_eq!(refused, Err(ExternalCallError::Left));
+        let refused = sender.call("pi__look", Json::Null, left).await;
+        assert_eq!(refused, Err(ExternalCallError::CallerDisconnected));
         calls.pop().unwrap().answer(text_result("one"));
         waiting.join_next().await.unwrap().unwrap().unwrap();
-        assert!(inlet.next().now_or_never().is_none());
+        assert!(receiver.next().now_or_never().is_none());
     }
 }

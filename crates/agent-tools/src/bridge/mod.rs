@@ -1,7 +1,7 @@
 //! The host's tools inside Cursor's run.
 //!
 //! Cursor calls a tool by the name we offered it under; the call is queued for the host and waits
-//! for the host's result. Other MCP clients connect through a run's [`gate`], if the host has
+//! for the host's result. Other MCP clients send [`external_calls`], if the host has
 //! requested its address ([`endpoint`]). This module never executes anything: it names, queues,
 //! waits and translates.
 
@@ -126,7 +126,7 @@ pub struct Bridge {
     snapshot: OfferedTools,
     deadline: Duration,
     calls: AtomicU64,
-    book: Arc<CallLog>,
+    log: Arc<CallLog>,
 }
 
 /// A queued call: the call for the host, the receiver of its result, and its log entry.
@@ -164,7 +164,7 @@ impl Bridge {
     ) -> Arc<Self> {
         let run = format!("cursor-pi-bridge-run-{}", Uuid::new_v4().simple());
         Arc::new(Self {
-            book: CallLog::open(run.clone(), diagnostics, &snapshot, skipped),
+            log: CallLog::open(run.clone(), diagnostics, &snapshot, skipped),
             run,
             snapshot,
             deadline,
@@ -179,7 +179,7 @@ impl Bridge {
 
     /// Logs that the run was cancelled while `queued` calls were not yet sent to the host.
     pub fn cancelled(&self, queued: usize) {
-        self.book.cancelled(queued);
+        self.log.cancelled(queued);
     }
 
     /// Queues a call by its offered name; returns `None` for an unknown tool.
@@ -197,7 +197,7 @@ impl Bridge {
     ) -> QueuedCall {
         let count = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let id = format!("{}-tool-{count}", self.run);
-        let entry = self.book.enter(WaitingCall {
+        let entry = self.log.enter(WaitingCall {
             count,
             cursor: cursor.clone(),
             host: id.clone(),

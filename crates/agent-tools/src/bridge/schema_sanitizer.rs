@@ -5,9 +5,9 @@
 use serde_json::{Map, Value as Json, json};
 
 /// References can be cyclic, so depth, references per path and total parts are limited.
-const DEEPEST: usize = 24;
-const MOST_REFERENCES: usize = 3;
-const MOST_PARTS: usize = 5_000;
+const MAX_DEPTH: usize = 24;
+const MAX_REFERENCES: usize = 3;
+const MAX_PARTS: usize = 5_000;
 
 /// Returns a plain schema for arguments, which is always an object.
 pub fn reduced(schema: &Json) -> (Json, bool) {
@@ -17,13 +17,13 @@ pub fn reduced(schema: &Json) -> (Json, bool) {
     let mut reducer = SchemaReducer {
         root,
         changed: false,
-        parts: MOST_PARTS,
+        parts: MAX_PARTS,
     };
     let mut plain = reducer.reduce(
         schema,
         RemainingBudget {
-            depth: DEEPEST,
-            references: MOST_REFERENCES,
+            depth: MAX_DEPTH,
+            references: MAX_REFERENCES,
         },
     );
     let changed = reducer.changed;

@@ -14,7 +14,7 @@ pub const PROVIDER: &str = "pi";
 pub const OVERLAPPING: [&str; 7] = ["read", "bash", "write", "edit", "grep", "find", "ls"];
 
 /// Cursor fails the whole request if it is offered more tools than this.
-const MOST: usize = 200;
+const MAX_TOOLS: usize = 200;
 
 /// A tool as the host describes it.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,12 +83,12 @@ impl OfferedTools {
             })
             .collect();
         let mut warnings = Vec::new();
-        if chosen.len() > MOST {
-            let left_out = chosen.len() - MOST;
+        if chosen.len() > MAX_TOOLS {
+            let left_out = chosen.len() - MAX_TOOLS;
             warnings.push(format!(
-                "Cursor takes no more than {MOST} tools: {left_out} were left out"
+                "Cursor takes no more than {MAX_TOOLS} tools: {left_out} were left out"
             ));
-            chosen.truncate(MOST);
+            chosen.truncate(MAX_TOOLS);
         }
         let offered = names::offered(chosen.iter().map(|tool| tool.name.as_str()));
         let tools = chosen

@@ -32,7 +32,7 @@ const CHECK_PAUSE: u32 = 20;
 /// How long a check waits, so that it does not slow down the start of the turn.
 const CHECK_DELAY: Duration = Duration::from_millis(500);
 /// The most workspaces whose settings are cached.
-const MOST_KEPT: usize = 16;
+const MAX_WORKSPACES: usize = 16;
 
 /// The settings of every workspace of this process.
 #[derive(Debug, Default)]
@@ -64,18 +64,10 @@ pub struct ConfigCache {
 #[derive(Debug)]
 struct CachedConfig {
     place: ScanRoot,
-    extent: ScanCoverage,
+    /// Whether the workspace was not searched for nested settings.
+    is_partial: bool,
     scanned: ScanResult,
     settings: Arc<CursorConfig>,
-}
-
-/// How much of a workspace was read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ScanCoverage {
-    /// Nested settings as the last search of the workspace found them.
-    Whole,
-    /// Without a search.
-    Near,
 }
 
 impl CachedConfig {
@@ -95,7 +87,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ConfigCache {
-    /// Creates a library for a user with this home; `reaper` covers its servers and hooks.
+    /// Creates an empty cache for a user with this home; `reaper` covers its servers and hooks.
     pub fn new(home: Option<PathBuf>, reaper: ChildReaper) -> Self {
         Self {
             home,
@@ -168,7 +160,7 @@ impl ConfigCache {
             Some(kept) => Arc::clone(&kept.settings),
             None => self.failed_closed(&place),
         };
-        settings.servers.wake().await;
+        settings.servers.start_connecting().await;
         settings
     }
 
@@ -229,9 +221,9 @@ impl ConfigCache {
         );
         let _reading = lock(&load_lock);
         let old = lock(&self.kept).get(&place.workspace).cloned();
-        let old = old.filter(|old| old.extent == ScanCoverage::Whole && old.is_of(&place));
+        let old = old.filter(|old| !old.is_partial && old.is_of(&place));
         let kept = match old {
-            Some(old) if !old.scanned.stamps.has_few_folders() => {
+            Some(old) if !old.scanned.stamps.can_check_all_folders() => {
                 let kept = if old.place == place && old.scanned.stamps.are_known_current() {
                     old
                 } else {
@@ -258,21 +250,17 @@ impl ConfigCache {
             &place,
             &ScanDepth::Far(LargeWorkspace::default(), &large_found),
         );
-        self.keep(place, scanned, ScanCoverage::Whole)
+        self.keep(place, scanned, false)
     }
 
     /// Reads all but nested settings that the last search did not find.
     fn read_known(&self, place: ScanRoot, old: Option<&CachedConfig>) -> Arc<CachedConfig> {
         let nested = old.map_or(&[][..], |old| &old.scanned.nested);
         let mut scanned = scan::scan(&place, &ScanDepth::Known(nested));
-        let extent = match old {
-            Some(old) => {
-                scanned.stamps.folders = Arc::clone(&old.scanned.stamps.folders);
-                ScanCoverage::Whole
-            }
-            None => ScanCoverage::Near,
-        };
-        self.keep(place, scanned, extent)
+        if let Some(old) = old {
+            scanned.stamps.folders = Arc::clone(&old.scanned.stamps.folders);
+        }
+        self.keep(place, scanned, old.is_none())
     }
 
     /// Checks in the background whether a folder of a large workspace has changed, and if so,
@@ -296,7 +284,7 @@ impl ConfigCache {
                     &kept.place,
                     &ScanDepth::Far(LargeWorkspace::default(), &|| ()),
                 );
-                cache.keep(kept.place.clone(), scanned, ScanCoverage::Whole);
+                cache.keep(kept.place.clone(), scanned, false);
             }
             let next = Instant::now() + began.elapsed() * CHECK_PAUSE;
             lock(&cache.next_checks).insert(workspace, Some(next));
@@ -313,7 +301,7 @@ impl ConfigCache {
         let cache = Arc::clone(self);
         let reading = tokio::task::spawn_blocking(move || {
             let old = lock(&cache.kept).get(&place.workspace).cloned();
-            let old = old.filter(|old| old.extent == ScanCoverage::Whole && old.is_of(&place));
+            let old = old.filter(|old| !old.is_partial && old.is_of(&place));
             cache.read_known(place, old.as_deref())
         });
         let read = tokio::time::timeout(TIMEOUT, reading).await;
@@ -328,7 +316,7 @@ impl ConfigCache {
         before.map_or_else(
             || {
                 Arc::new(CursorConfig {
-                    hooks: self.hooks(Hook::against_all(why)),
+                    hooks: self.hooks(Hook::denying_all(why)),
                     notices: vec![format!("{why}: no tool is run")],
                     ..CursorConfig::default()
                 })
@@ -347,7 +335,7 @@ impl ConfigCache {
         &self,
         place: ScanRoot,
         mut scanned: ScanResult,
-        extent: ScanCoverage,
+        is_partial: bool,
     ) -> Arc<CachedConfig> {
         let times = Timeouts {
             connect: place.choice.connect_timeout,
@@ -357,8 +345,8 @@ impl ConfigCache {
         let before = all.get(&place.workspace);
         // A search may have ended meanwhile.
         if let Some(before) = before
-            && extent == ScanCoverage::Near
-            && before.extent == ScanCoverage::Whole
+            && is_partial
+            && !before.is_partial
             && before.place == place
         {
             return Arc::clone(before);
@@ -374,7 +362,7 @@ impl ConfigCache {
         let mut servers = std::mem::take(&mut scanned.servers);
         for config in &self.host_servers {
             let mut config = config.clone();
-            config.stand_beside(&servers);
+            config.make_label_unique(&servers);
             servers.push(config);
         }
         let servers = McpServers(servers.into_iter().map(server).collect());
@@ -384,7 +372,7 @@ impl ConfigCache {
             hooks: self.hooks(std::mem::take(&mut scanned.hooks)),
             servers,
             notices: std::mem::take(&mut scanned.notices),
-            is_partial: extent == ScanCoverage::Near,
+            is_partial,
         });
         tracing::debug!(
             rules = settings.rules.len(),
@@ -396,11 +384,11 @@ impl ConfigCache {
         let workspace = place.workspace.clone();
         let kept = Arc::new(CachedConfig {
             place,
-            extent,
+            is_partial,
             scanned,
             settings,
         });
-        if all.len() >= MOST_KEPT && !all.contains_key(&workspace) {
+        if all.len() >= MAX_WORKSPACES && !all.contains_key(&workspace) {
             all.clear(); // they are read again when they are needed
         }
         all.insert(workspace, Arc::clone(&kept));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The largest file that is read.
 const MAX_BYTES: u64 = 512 * 1024;
 /// The most bytes that are read in total.
-const MOST_BYTES_IN_ALL: u64 = 4 * 1024 * 1024;
+const MAX_TOTAL_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The metadata that shows a change of a file or folder; `None` if it does not exist.
 type FileStamp = Option<StampFields>;
@@ -23,7 +23,7 @@ type StampFields = (i64, i64, i64, u64, u64);
 type StampFields = (u64, u64, u64);
 
 /// With more folders than this, a turn does not check all of them.
-const FEW_FOLDERS: usize = 300;
+const MAX_FOLDERS_PER_CHECK: usize = 300;
 
 /// The recorded metadata of every path that was checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -51,21 +51,23 @@ impl FileStamps {
     }
 
     /// Whether a turn can check all folders.
-    pub(super) fn has_few_folders(&self) -> bool {
-        self.folders.len() <= FEW_FOLDERS
+    pub(super) fn can_check_all_folders(&self) -> bool {
+        self.folders.len() <= MAX_FOLDERS_PER_CHECK
     }
 }
 
 fn is_unchanged(stamps: &BTreeMap<PathBuf, FileStamp>) -> bool {
-    stamps.iter().all(|(path, look)| look_at(path) == *look)
+    stamps.iter().all(|(path, stamp)| stamp_of(path) == *stamp)
 }
 
-fn look_at(path: &Path) -> FileStamp {
-    fs::metadata(path).ok().map(|metadata| look(&metadata))
+fn stamp_of(path: &Path) -> FileStamp {
+    fs::metadata(path)
+        .ok()
+        .map(|metadata| stamp_fields(&metadata))
 }
 
 #[cfg(unix)]
-fn look(metadata: &Metadata) -> StampFields {
+fn stamp_fields(metadata: &Metadata) -> StampFields {
     use std::os::unix::fs::MetadataExt as _;
     (
         metadata.mtime(),
@@ -77,7 +79,7 @@ fn look(metadata: &Metadata) -> StampFields {
 }
 
 #[cfg(windows)]
-fn look(metadata: &Metadata) -> StampFields {
+fn stamp_fields(metadata: &Metadata) -> StampFields {
     use std::os::windows::fs::MetadataExt as _;
     (
         metadata.last_write_time(),
@@ -106,13 +108,13 @@ impl ConfigReader {
         let metadata = fs::metadata(path).ok();
         self.stamps
             .known
-            .insert(path.to_owned(), metadata.as_ref().map(look));
+            .insert(path.to_owned(), metadata.as_ref().map(stamp_fields));
         metadata
     }
 
     /// Records the metadata of a folder in which nested settings may appear.
     pub(super) fn note_folder(&mut self, path: &Path) {
-        let stamp = look_at(path);
+        let stamp = stamp_of(path);
         Arc::make_mut(&mut self.stamps.folders).insert(path.to_owned(), stamp);
     }
 
@@ -137,12 +139,12 @@ impl ConfigReader {
                 return None;
             }
         }
-        if metadata.len() > MAX_BYTES || self.read + metadata.len() > MOST_BYTES_IN_ALL {
+        if metadata.len() > MAX_BYTES || self.read + metadata.len() > MAX_TOTAL_BYTES {
             self.notices.push(format!(
                 "{} was left out: rules and skills may have {} KiB each, {} KiB together",
                 path.display(),
                 MAX_BYTES / 1024,
-                MOST_BYTES_IN_ALL / 1024
+                MAX_TOTAL_BYTES / 1024
             ));
             return None;
         }

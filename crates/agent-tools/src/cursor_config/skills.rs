@@ -34,7 +34,7 @@ pub struct Skill {
     /// Globs of the files it is for.
     pub globs: Vec<String>,
     /// Who may invoke it.
-    pub taken_up_by: SkillActivation,
+    pub activation: SkillActivation,
     /// The skill as a rule, because the model finds skills among the rules.
     pub(super) rule: RuleFile,
 }
@@ -55,14 +55,14 @@ impl Skill {
     pub(super) fn read(path: &Path, text: String) -> Self {
         let document = front_matter::parse(&text).unwrap_or_default();
         let description = rules::description(&document);
-        let taken_up_by = if document.is_true("alwaysApply") {
+        let activation = if document.is_true("alwaysApply") {
             SkillActivation::AlwaysOn
         } else if document.is_true("disable-model-invocation") {
             SkillActivation::UserOnly
         } else {
             SkillActivation::UserOrModel
         };
-        let when = match taken_up_by {
+        let when = match activation {
             SkillActivation::AlwaysOn => RuleActivation::Always,
             _ => RuleActivation::Asked(description.clone().unwrap_or_default()),
         };
@@ -71,7 +71,7 @@ impl Skill {
             globs = document.list("globs");
         }
         let mut rule = RuleFile::of(path, &document, when);
-        if description.is_some() || taken_up_by == SkillActivation::AlwaysOn {
+        if description.is_some() || activation == SkillActivation::AlwaysOn {
             rule.content = text.clone();
         } else {
             rule.problem = Some(UNDESCRIBED);
@@ -87,7 +87,7 @@ impl Skill {
             path: path.to_owned(),
             description,
             globs,
-            taken_up_by,
+            activation,
             rule,
             content: text,
         }
@@ -102,7 +102,7 @@ impl Skill {
 
     /// Returns the skill as a Cursor message; `None` for one that is only a rule.
     pub(crate) fn proto(&self) -> Option<AgentSkill> {
-        if self.taken_up_by == SkillActivation::AlwaysOn {
+        if self.activation == SkillActivation::AlwaysOn {
             return None;
         }
         Some(AgentSkill {
@@ -112,7 +112,7 @@ impl Skill {
             parse_error: self.description.is_none().then(|| UNDESCRIBED.into()),
             environments: self.rule.environments.clone(),
             disabled_environments: self.rule.disabled_environments.clone(),
-            disable_model_invocation: self.taken_up_by == SkillActivation::UserOnly,
+            disable_model_invocation: self.activation == SkillActivation::UserOnly,
             globs: self.globs.clone(),
             scoped_to: self.rule.scoped_to.clone(),
             git_remote_origin: self.rule.plugin.as_deref().map(rules::plugin_origin),
@@ -121,7 +121,6 @@ impl Skill {
         })
     }
 
-    /// Returns the skill as a rule.
     pub(crate) fn as_rule(&self) -> &RuleFile {
         &self.rule
     }

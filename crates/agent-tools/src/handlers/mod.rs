@@ -64,14 +64,14 @@ pub struct ExecutorOptions<'a> {
 
 /// Returns the executor of a run with a host, which routes each request by the current turn's
 /// decisions.
-pub fn executor(facts: RunContext, surroundings: ExecutorOptions<'_>) -> Arc<dyn Executor> {
-    let host_tools = Some(Arc::clone(&surroundings.bridge));
-    router(facts, surroundings, host_tools)
+pub fn executor(facts: RunContext, options: ExecutorOptions<'_>) -> Arc<dyn Executor> {
+    let host_tools = Some(Arc::clone(&options.bridge));
+    router(facts, options, host_tools)
 }
 
 fn router(
     mut facts: RunContext,
-    surroundings: ExecutorOptions<'_>,
+    options: ExecutorOptions<'_>,
     host_tools: Option<Arc<Bridge>>,
 ) -> Arc<dyn Executor> {
     let ExecutorOptions {
@@ -81,7 +81,7 @@ fn router(
         granted,
         bridge,
         seen,
-    } = surroundings;
+    } = options;
     let shell = current.borrow().decisions.of(NativeTool::Shell);
     if matches!(shell, ToolDecision::Local | ToolDecision::Ask) {
         facts.terminals = shell_session.terminals().ok();
@@ -116,7 +116,7 @@ fn router(
                 shell_session: Arc::clone(shell_session),
                 workspace: guard.workspace().to_owned(),
                 home: facts.home.clone(),
-                is_hooked: facts.settings.hooks.judge_commands(),
+                is_hooked: facts.settings.hooks.has_command_hooks(),
             },
             guard,
             refuse: Arc::clone(&denied),
@@ -139,7 +139,7 @@ pub fn executor_without_host(
     };
     let tools = TurnTools::new(policy, &stated, HostToolSet::default(), plan_mode, None);
     let gates = tools.decisions.gates();
-    let surroundings = ExecutorOptions {
+    let options = ExecutorOptions {
         policy,
         shell_session,
         current: watch::channel(Arc::new(tools)).1,
@@ -147,7 +147,7 @@ pub fn executor_without_host(
         bridge: Bridge::off(Duration::ZERO, CallLogTarget::Off),
         seen: Arc::default(),
     };
-    (router(facts, surroundings, None), gates)
+    (router(facts, options, None), gates)
 }
 
 /// Executes native tools locally; `refuse` answers the requests it does not execute.

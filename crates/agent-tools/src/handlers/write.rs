@@ -12,7 +12,7 @@ use super::io_errors;
 use super::text_file::{self, Encoding, FileKind, LineEndings};
 use crate::errno::Errno;
 use crate::prompts::tools;
-use crate::workspace::open_folder::{OpenFolder, OwnerChange, reserve_space, take_permissions};
+use crate::workspace::open_folder::{OpenFolder, reserve_space, take_permissions};
 use crate::workspace::path_guard::{ApprovedPath, MissingFolders, PathDenied, PathGuard};
 use cursor_proto::agent::v1::*;
 use foundation::file_id::link_count;
@@ -270,7 +270,7 @@ fn swap(
     let mut new = folder.create(&temporary).map_err(ReplaceError::naming)?;
     let done = (|| {
         if let Some(old) = old
-            && take_permissions(&new, old).map_err(ReplaceError::naming)? != OwnerChange::Same
+            && !take_permissions(&new, old).map_err(ReplaceError::naming)?
         {
             return Err(ReplaceError::naming(Errno::PERM));
         }

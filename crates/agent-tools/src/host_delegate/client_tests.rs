@@ -158,7 +158,7 @@ fn results(client: &RecordedClient) -> String {
         let read = reader.read(result);
         let _ = writeln!(
             text,
-            "{:?} {}\n  {:?} {:?}",
+            "{:?} {}\n  {} {:?}",
             recorded.operation,
             recorded.arguments,
             if read.is_error { "Failed" } else { "Done" },

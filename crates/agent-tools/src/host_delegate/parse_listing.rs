@@ -28,11 +28,9 @@ fn listed<'a>(text: &'a str, nothing: &[&str]) -> Listing<'a> {
     } else {
         body.lines().filter(|line| !line.is_empty()).collect()
     };
-    let note = note.and_then(|note| note.get(1));
-    Listing {
-        lines,
-        is_cut: note.is_some_and(|note| note.as_str().contains("limit reached")),
-    }
+    let cut = note.and_then(|note| note.get(1));
+    let is_cut = cut.is_some_and(|note| note.as_str().contains("limit reached"));
+    Listing { lines, is_cut }
 }
 
 /// Converts a listing of names into a directory tree of one level.
@@ -71,7 +69,6 @@ pub(super) enum SearchTarget {
     File,
 }
 
-/// A line that a search returned.
 struct MatchLine<'a> {
     file: &'a str,
     number: i32,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::paths::PathResolver;
-use super::translate_result::{self, ReadExtent};
+use super::translate_result;
 use crate::ExecRequest;
 use crate::bridge::HostResult;
 use crate::bridge::content::Content;
@@ -56,15 +56,13 @@ impl ReadCache {
                 };
                 let ranged = args.offset.is_some_and(|line| line > 1) || args.limit.is_some();
                 let place = resolver.of(&args.path);
-                match (translate_result::file_text(text).extent, ranged) {
-                    (ReadExtent::Whole, false) => files.show(place, text),
-                    // The last lines, or a part of a file that is known whole.
-                    (ReadExtent::Whole, true) => {}
-                    (ReadExtent::Part, true) if files.texts.contains_key(&place) => {}
-                    (ReadExtent::Part, _) => {
-                        files.texts.remove(&place);
-                        files.parts.insert(place);
-                    }
+                let is_part = translate_result::file_text(text).is_part;
+                // The last lines, or a part of a file that is known whole, change nothing.
+                if !is_part && !ranged {
+                    files.show(place, text);
+                } else if is_part && !(ranged && files.texts.contains_key(&place)) {
+                    files.texts.remove(&place);
+                    files.parts.insert(place);
                 }
             }
             ExecRequest::WriteArgs(args) => files.change(&resolver.of(&args.path), result.is_error),

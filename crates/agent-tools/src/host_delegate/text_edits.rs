@@ -4,7 +4,7 @@
 use similar::{ChangeTag, TextDiff};
 
 /// Above this many lines, writing the whole file is preferred.
-const MOST_LINES: usize = 20_000;
+const MAX_LINES: usize = 20_000;
 
 /// Returns the replacements; `None` if there are none or the texts are too large.
 pub(super) fn of(before: &str, after: &str) -> Option<Vec<(String, String)>> {
@@ -19,7 +19,7 @@ pub(super) fn of(before: &str, after: &str) -> Option<Vec<(String, String)>> {
         return None;
     }
     let lines: Vec<&str> = before.split_inclusive('\n').collect();
-    if lines.len() + after.lines().count() > MOST_LINES {
+    if lines.len() + after.lines().count() > MAX_LINES {
         return None;
     }
     let mut edits = Vec::new();

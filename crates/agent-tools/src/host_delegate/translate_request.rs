@@ -19,7 +19,6 @@ const MAX_DESCRIPTION: usize = 60;
 /// How many lines are requested of a tool that needs a number together with an offset.
 const DEFAULT_LIMIT: u32 = 2_000;
 
-/// A call of one of the host's tools.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct HostToolCall {
     pub(super) tool: String,

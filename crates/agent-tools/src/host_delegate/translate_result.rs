@@ -190,7 +190,8 @@ pub(super) fn replies(
 /// The text of a file without the note of the host's tool.
 pub(super) struct FileText<'a> {
     pub(super) text: &'a str,
-    pub(super) extent: ReadExtent,
+    /// Whether it is only a part of the file.
+    pub(super) is_part: bool,
     lines: LineCount,
 }
 
@@ -203,13 +204,6 @@ enum LineCount {
     After(i32),
 }
 
-/// Whether a text is a whole file or a part of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReadExtent {
-    Whole,
-    Part,
-}
-
 /// Splits the output of the host's `read` into text and note.
 pub(super) fn file_text(text: &str) -> FileText<'_> {
     static NOTE: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -219,21 +213,21 @@ pub(super) fn file_text(text: &str) -> FileText<'_> {
     if line_too_long(text) {
         return FileText {
             text: "",
-            extent: ReadExtent::Part,
+            is_part: true,
             lines: LineCount::After(0),
         };
     }
     let Some(found) = NOTE.as_ref().and_then(|note| note.captures(text)) else {
         return FileText {
             text,
-            extent: ReadExtent::Whole,
+            is_part: false,
             lines: LineCount::After(0),
         };
     };
     let number = |at| -> Option<i32> { found.get(at)?.as_str().parse().ok() };
     FileText {
         text: &text[..found.get(0).map_or(text.len(), |note| note.start())],
-        extent: ReadExtent::Part,
+        is_part: true,
         lines: match (number(1), number(2)) {
             (Some(all), _) => LineCount::All(all),
             (None, after) => LineCount::After(after.unwrap_or(0)),
@@ -300,7 +294,7 @@ fn read(args: &ReadArgs, given: HostOutput) -> read_result::Result {
             LineCount::After(after) => known.saturating_add(after),
         },
         file_size: i64::try_from(file.text.len()).unwrap_or(i64::MAX),
-        truncated: file.extent == ReadExtent::Part && !ranged,
+        truncated: file.is_part && !ranged,
         output: Some(read_success::Output::Content(file.text.to_owned())),
         range_applied: ranged,
         ..ReadSuccess::default()

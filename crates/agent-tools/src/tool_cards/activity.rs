@@ -94,7 +94,6 @@ impl Activity {
         }
     }
 
-    /// Returns the name as reported.
     pub(super) fn reported_name(&self) -> &str {
         self.name.as_deref().unwrap_or("unknown")
     }

@@ -38,7 +38,6 @@ impl FieldMap {
 
 /// The parts of a generic card.
 pub(super) struct CardDraft {
-    /// The arguments of the card.
     pub(super) arguments: FieldMap,
     /// A one-line summary of the call.
     pub(super) summary: Option<String>,

@@ -19,7 +19,6 @@ pub(crate) struct IgnoreRules {
     folders: HashMap<PathBuf, DirectoryRules>,
 }
 
-/// The rules of one directory.
 #[derive(Debug)]
 enum DirectoryRules {
     None,

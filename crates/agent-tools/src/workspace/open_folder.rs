@@ -7,10 +7,8 @@ mod unix;
 mod windows;
 
 #[cfg(unix)]
-pub(crate) use unix::{
-    OpenFolder, OwnerChange, open_unblocked, opened_path, reserve_space, take_permissions,
-};
+pub(crate) use unix::{OpenFolder, open_unblocked, opened_path, reserve_space, take_permissions};
 #[cfg(windows)]
 pub(crate) use windows::{
-    OpenFolder, OwnerChange, open_unblocked, opened_path, reserve_space, take_permissions,
+    OpenFolder, open_unblocked, opened_path, reserve_space, take_permissions,
 };

@@ -20,7 +20,7 @@ const SLOW: u32 = 5;
 /// A reading that is younger than this needs no replacement within a run.
 const FRESH: Duration = Duration::from_secs(1);
 /// The most workspaces whose readings are kept.
-const MOST_KEPT: usize = 16;
+const MAX_WORKSPACES: usize = 16;
 
 /// What git reports about the workspaces of this process.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl RepositoryCache {
 
     fn readings(&self, workspace: &Path) -> watch::Sender<Readings> {
         let mut all = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MOST_KEPT && !all.contains_key(workspace) {
+        if all.len() >= MAX_WORKSPACES && !all.contains_key(workspace) {
             all.clear(); // they are read again when they are needed
         }
         all.entry(workspace.to_owned())

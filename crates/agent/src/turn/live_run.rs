@@ -200,14 +200,14 @@ impl LiveRun {
     pub(super) async fn cancel(&mut self) {
         self.bridge.cancelled(calls(&self.waiting));
         let _ = self.handle.commands.send(Command::Cancel).await;
-        self.inlet.shut();
+        self.inlet.close();
     }
 
     /// Cancels the run because another one replaces it, or may: what it was executing is recorded
     /// as interrupted.
     pub(super) async fn leave(&mut self) {
         self.send_leave().await;
-        self.inlet.shut();
+        self.inlet.close();
     }
 
     async fn send_leave(&mut self) {

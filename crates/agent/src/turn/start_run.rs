@@ -129,7 +129,7 @@ pub(super) fn launch(
         seen: Arc::clone(surroundings.seen),
     };
     let inlet = external_calls::open(Arc::clone(&bridge));
-    surroundings.gate.send_replace(inlet.gate());
+    surroundings.gate.send_replace(inlet.sender());
     // Inside the hooks, because what they refuse must not be logged as started.
     let executor = HookedExecutor::around(
         IntentLogger::around(

@@ -7,7 +7,6 @@ use serde_json::{Map, Value, json};
 pub(super) struct ClientTool {
     /// Its full name.
     pub(super) name: String,
-    /// Its provider.
     pub(super) provider: String,
     /// Its name without the provider.
     pub(super) tool: String,
@@ -20,11 +19,9 @@ pub(super) struct ClientTool {
 pub(super) enum Intent {
     /// Repeat the user's first message.
     RecallFirst,
-    /// Call a tool of the client.
     CallTool(ClientTool, Map<String, Value>),
     /// Read a file; without a name, find one.
     ReadFile(Option<String>),
-    /// Run a command.
     RunCommand(String),
     /// Nothing in particular.
     Reply,

@@ -49,7 +49,6 @@ pub(super) async fn respond(
     }
 }
 
-/// One turn of the responder.
 struct ResponderTurn<'a> {
     run: &'a mut ServerRun,
     request: &'a RunRequest,

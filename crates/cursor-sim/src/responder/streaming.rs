@@ -24,7 +24,6 @@ pub(super) struct InputMonitor {
 pub(super) enum Interruption {
     /// The user cancelled it.
     Cancelled,
-    /// The run has stopped.
     Stopped(RunStop),
 }
 
@@ -41,7 +40,6 @@ pub(super) async fn update(run: &mut ServerRun, case: &str, value: Value) -> Res
 }
 
 impl InputMonitor {
-    /// Streams thinking.
     pub(super) async fn stream_thinking(
         &mut self,
         run: &mut ServerRun,
@@ -61,7 +59,6 @@ impl InputMonitor {
         Ok(())
     }
 
-    /// Streams text.
     pub(super) async fn stream_text(
         &mut self,
         run: &mut ServerRun,

@@ -79,7 +79,6 @@ impl ScenarioLibrary {
         }
     }
 
-    /// Returns all names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.scenarios.iter().map(|scenario| scenario.name.as_str())
     }
@@ -192,15 +191,16 @@ fn script(file: &str, node: &Node) -> Result<Script, ScenarioError> {
     } else {
         Compression::Identity
     };
-    let resumable = table.flag("story")?;
+    let resumable = table.flag(table.used_name("resumable", "story"))?;
     let injections = match table.text("injections")?.as_deref() {
         None => InjectionPolicy::Unclaimed,
         Some("delivered") => InjectionPolicy::Delivered,
-        Some("put off") => InjectionPolicy::Deferred,
+        Some("deferred" | "put off") => InjectionPolicy::Deferred,
         Some("rejected") => InjectionPolicy::Rejected,
         Some(other) => {
-            let message =
-                format!("injections are \"delivered\", \"put off\" or \"rejected\", not {other:?}");
+            let message = format!(
+                "injections are \"delivered\", \"deferred\" or \"rejected\", not {other:?}"
+            );
             return Err(ScenarioError::at(file, node.line, message));
         }
     };

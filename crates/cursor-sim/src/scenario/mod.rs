@@ -57,12 +57,10 @@ impl ScenarioError {
     }
 }
 
-/// One scenario.
 #[derive(Debug, Clone)]
 pub(super) struct Scenario {
     /// The name a user message selects it by.
     pub(super) name: String,
-    /// Its file.
     pub(super) file: String,
     /// Settings of the backend; used only for a single scenario.
     pub(super) server: ServerSettings,
@@ -125,11 +123,9 @@ pub(super) enum Compression {
     /// None.
     #[default]
     Identity,
-    /// Gzip.
     Gzip,
 }
 
-/// One step.
 #[derive(Debug, Clone)]
 pub(super) struct ScenarioStep {
     /// Its line in the file.
@@ -140,7 +136,6 @@ pub(super) struct ScenarioStep {
     pub(super) limit: Duration,
 }
 
-/// Default limit of a step.
 pub(super) const DEFAULT_LIMIT: Duration = Duration::from_secs(30);
 
 /// What a step does.
@@ -152,7 +147,6 @@ pub(super) enum StepAction {
     SendBytes(Bytes),
     /// Sends the same text many times.
     Deltas {
-        /// The text of each.
         text: String,
         /// How many.
         count: u64,
@@ -173,7 +167,6 @@ pub(super) enum StepAction {
     Checkpoint(CheckpointPlan),
     /// Sets the token details of later automatic checkpoints.
     TokenDetails(Value),
-    /// Ends the stream.
     End(StreamEnd),
     /// Responds with an HTTP status instead of a stream.
     Status(StatusPlan),
@@ -237,7 +230,6 @@ pub(super) struct ExecStep {
 /// A part of a reply that is stored as a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Capture {
-    /// The name.
     pub(super) name: String,
     /// JSON pointer into the reply.
     pub(super) pointer: String,
@@ -248,7 +240,6 @@ pub(super) struct Capture {
 pub(super) enum Blob {
     /// UTF-8 text; variables are filled in.
     Text(String),
-    /// Bytes.
     Bytes(Bytes),
     /// JSON text; variables are filled in.
     Json(Value),
@@ -285,7 +276,6 @@ pub(super) struct KvGet {
 pub(super) enum BlobRef {
     /// By the name from an earlier step.
     Name(String),
-    /// By its id.
     Id(Bytes),
 }
 
@@ -319,16 +309,13 @@ pub(super) enum CheckpointPlan {
 pub(super) enum StreamEnd {
     /// Without an error.
     Success,
-    /// With an error.
     Error(Box<ErrorPlan>),
 }
 
-/// An error that ends a stream.
 #[derive(Debug, Clone)]
 pub(super) struct ErrorPlan {
     /// The Connect code.
     pub(super) code: Code,
-    /// The message.
     pub(super) message: String,
     /// An `aiserver.v1.ErrorDetails`, if there is one.
     pub(super) details: Option<Value>,
@@ -339,7 +326,6 @@ pub(super) struct ErrorPlan {
 /// An HTTP response in place of a stream.
 #[derive(Debug, Clone)]
 pub(super) struct StatusPlan {
-    /// The status.
     pub(super) status: u16,
     /// The body: a string as it is, anything else as JSON.
     pub(super) body: Option<Value>,
@@ -368,7 +354,6 @@ pub(super) enum ServerFault {
     Cut,
     /// Sends an envelope in pieces.
     Drip {
-        /// Its text.
         text: String,
         /// Bytes per piece.
         bytes: usize,

@@ -64,7 +64,7 @@ pub(super) fn exec(
         name,
         abort_after: options.millis("abort_after_ms")?,
         capture: captures(file, options)?,
-        answer_marker: options.text("told")?,
+        answer_marker: options.text(options.used_name("answered_if", "told"))?,
     })))
 }
 

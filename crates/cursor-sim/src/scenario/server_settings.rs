@@ -64,7 +64,6 @@ pub(crate) struct CannedReply {
 pub(crate) enum CannedAction {
     /// Send this response.
     Respond {
-        /// The status.
         status: u16,
         /// The body: a string as it is, anything else as JSON or, for a successful call of the
         /// schema, as its message.

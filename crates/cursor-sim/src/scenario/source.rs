@@ -17,7 +17,6 @@ pub(crate) struct Node {
     pub(crate) content: NodeContent,
 }
 
-/// The content of a [`Node`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum NodeContent {
     Null,

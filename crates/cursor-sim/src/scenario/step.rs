@@ -226,7 +226,6 @@ const ERROR_CODES: [&str; 14] = [
     "http_1_1_required",
 ];
 
-/// Reads one step.
 pub(super) fn read(file: &str, node: &Node) -> Result<ScenarioStep, ScenarioError> {
     let known = |member: &&Member| ACTIONS.iter().any(|(name, _)| *name == member.name);
     let found: Vec<&Member> = members(node).iter().filter(known).collect();

@@ -51,6 +51,16 @@ impl<'n> TableReader<'n> {
             .map(|member| &member.node)
     }
 
+    /// Returns the name that the table uses for a member: `name`, or `former`, which older files
+    /// have.
+    pub(super) fn used_name(&self, name: &'static str, former: &'static str) -> &'static str {
+        if self.members.iter().any(|member| member.name == former) {
+            former
+        } else {
+            name
+        }
+    }
+
     /// Returns the member with this name, or an error if it is missing.
     pub(super) fn require(&mut self, name: &'static str) -> Result<&'n Node, ScenarioError> {
         self.get(name).ok_or_else(|| {

@@ -53,43 +53,47 @@ mod tests {
 
     #[test]
     fn an_attempt_continues_after_the_last_known_step() {
-        let text = r#"
-            name = "story"
-            [[run]]
-            story = true
-            steps = [
-              { text = "one " },
-              { exec = { mcpArgs = { name = "ask" } }, told = "yes" },
-              { text = "two " },
-              { end = true },
-            ]"#;
-        let (label, text) = ("story.toml".into(), text.into());
-        let library = ScenarioLibrary::load(&[ScenarioSource::Toml { label, text }]).unwrap();
-        let steps = &library.only().unwrap().runs[0].steps;
-        assert_eq!(remaining(steps, &["tell me"]), [0, 1, 2, 3]);
-        assert_eq!(remaining(steps, &["tell me", "one"]), [1, 2, 3]);
-        assert_eq!(
-            remaining(steps, &["tell me", "one", "they said yes"]),
-            [2, 3]
-        );
-        assert_eq!(remaining(steps, &["tell me", "one two"]), [3]);
+        // Older files use the second pair of names.
+        for (resumable, answered_if) in [("resumable", "answered_if"), ("story", "told")] {
+            let text = format!(
+                r#"
+                name = "resumable"
+                [[run]]
+                {resumable} = true
+                steps = [
+                  {{ text = "one " }},
+                  {{ exec = {{ mcpArgs = {{ name = "ask" }} }}, {answered_if} = "yes" }},
+                  {{ text = "two " }},
+                  {{ end = true }},
+                ]"#
+            );
+            let label = "resumable.toml".into();
+            let library = ScenarioLibrary::load(&[ScenarioSource::Toml { label, text }]).unwrap();
+            let script = &library.only().unwrap().runs[0];
+            assert!(script.resumable);
+            let left = |known: &[&str]| remaining(&script.steps, known);
+            assert_eq!(left(&["tell me"]), [0, 1, 2, 3]);
+            assert_eq!(left(&["tell me", "one"]), [1, 2, 3]);
+            assert_eq!(left(&["tell me", "one", "they said yes"]), [2, 3]);
+            assert_eq!(left(&["tell me", "one two"]), [3]);
+        }
     }
 
     #[test]
     fn only_unanswered_execs_of_a_batch_are_sent_again() {
         let text = r#"
-            name = "story"
+            name = "resumable"
             [[run]]
-            story = true
+            resumable = true
             steps = [
               { text = "one " },
-              { exec = { mcpArgs = { name = "a" } }, told = "found-a", open = true, name = "a" },
-              { exec = { mcpArgs = { name = "b" } }, told = "found-b", open = true, name = "b" },
-              { exec = { mcpArgs = { name = "c" } }, told = "found-c", open = true, name = "c" },
+              { exec = { mcpArgs = { name = "a" } }, answered_if = "found-a", open = true, name = "a" },
+              { exec = { mcpArgs = { name = "b" } }, answered_if = "found-b", open = true, name = "b" },
+              { exec = { mcpArgs = { name = "c" } }, answered_if = "found-c", open = true, name = "c" },
               { await = [ "b", "a", "c" ] },
               { text = "two " },
             ]"#;
-        let (label, text) = ("story.toml".into(), text.into());
+        let (label, text) = ("resumable.toml".into(), text.into());
         let library = ScenarioLibrary::load(&[ScenarioSource::Toml { label, text }]).unwrap();
         let steps = &library.only().unwrap().runs[0].steps;
         assert_eq!(remaining(steps, &["one", "found-b"]), [1, 3, 4, 5]);

@@ -39,7 +39,6 @@ pub(super) enum RunStop {
     Failed(String),
 }
 
-/// The phase of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ResponsePhase {
     /// No headers were sent.
@@ -90,9 +89,7 @@ pub(super) struct ServerRun {
 pub(super) struct RunConnection {
     /// Ordinal of the run.
     pub(super) number: u64,
-    /// The request id.
     pub(super) request_id: String,
-    /// The recording.
     pub(super) recording: RecordingHandle,
     /// The client's messages.
     pub(super) inbox: ReceivedFrames,
@@ -144,7 +141,6 @@ impl ServerRun {
         self.number
     }
 
-    /// Returns the request id.
     pub(super) fn request_id(&self) -> &str {
         &self.request_id
     }

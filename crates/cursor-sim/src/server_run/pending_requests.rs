@@ -142,7 +142,6 @@ fn join_stream<'v>(replies: impl Iterator<Item = &'v Value>) -> Value {
 pub(super) struct PendingRequest {
     /// The case the answer must have.
     pub(super) answer_case: String,
-    /// The answer.
     pub(super) answer: Option<MessageJson>,
     pub(super) recipient: Recipient,
 }
@@ -192,7 +191,6 @@ impl ServerRun {
         Ok(id)
     }
 
-    /// Aborts an exec.
     pub(crate) async fn abort_exec(&mut self, id: u32) -> Result<(), RunStop> {
         self.send(&json!({ "execServerControlMessage": { "abort": { "id": id } } }))
             .await

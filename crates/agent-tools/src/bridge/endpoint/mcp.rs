@@ -18,7 +18,7 @@ use crate::bridge::external_calls::{ExternalCallError, ExternalCallSender};
 
 /// The MCP service for the tools of one run.
 pub(super) struct Tools {
-    pub(super) gate: Arc<ExternalCallSender>,
+    pub(super) sender: Arc<ExternalCallSender>,
 }
 
 impl ServerHandler for Tools {
@@ -33,7 +33,7 @@ impl ServerHandler for Tools {
         _page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools(&self.gate)))
+        Ok(ListToolsResult::with_all_items(tools(&self.sender)))
     }
 
     async fn call_tool(
@@ -55,27 +55,27 @@ impl ServerHandler for Tools {
             }
         };
         let arguments = Json::Object(request.arguments.unwrap_or_default());
-        match self.gate.call(&request.name, arguments, left).await {
+        match self.sender.call(&request.name, arguments, left).await {
             Ok(result) => Ok(call_result(result).into()),
             // Models read the text of a result, but not that of a protocol error.
             Err(
                 refused @ (ExternalCallError::Unknown { .. }
-                | ExternalCallError::Late(_)
-                | ExternalCallError::Dropped),
+                | ExternalCallError::TimedOut(_)
+                | ExternalCallError::CallDropped),
             ) => {
                 let text = ContentBlock::text(refused.to_string());
                 Ok(CallToolResult::error(vec![text]).into())
             }
-            Err(refused @ (ExternalCallError::Over | ExternalCallError::Left)) => {
-                Err(ErrorData::internal_error(refused.to_string(), None))
-            }
+            Err(
+                refused @ (ExternalCallError::RunEnded | ExternalCallError::CallerDisconnected),
+            ) => Err(ErrorData::internal_error(refused.to_string(), None)),
         }
     }
 }
 
 /// Returns the tools as offered to Cursor, with the host's own name in the metadata.
-fn tools(gate: &ExternalCallSender) -> Vec<Tool> {
-    let snapshot = gate.bridge().snapshot();
+fn tools(sender: &ExternalCallSender) -> Vec<Tool> {
+    let snapshot = sender.bridge().snapshot();
     let offers = snapshot.offers().into_iter();
     offers
         .zip(&snapshot.tools)

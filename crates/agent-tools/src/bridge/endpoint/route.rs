@@ -32,7 +32,6 @@ const SESSION: &str = "mcp-session-id";
 #[derive(Debug, Clone)]
 pub(super) struct CallerDisconnected(pub(super) CancellationToken);
 
-/// The route to one run.
 pub(super) struct RunRoute {
     token: SecretString,
     service: StreamableHttpService<Tools, LocalSessionManager>,
@@ -47,7 +46,7 @@ pub(super) struct RunRoute {
 }
 
 impl RunRoute {
-    pub(super) fn new(token: SecretString, gate: &Arc<ExternalCallSender>) -> Self {
+    pub(super) fn new(token: SecretString, sender: &Arc<ExternalCallSender>) -> Self {
         let mut sessions = SessionConfig::default();
         // rmcp would end a session whose only call waits for more than five minutes, and the
         // TypeScript client would not notice. Sessions end with the run instead.
@@ -66,10 +65,10 @@ impl RunRoute {
             .with_sse_retry(None)
             .with_max_request_body_bytes(MAX_BODY_BYTES)
             .with_cancellation_token(end.clone());
-        let gate = Arc::clone(gate);
+        let sender = Arc::clone(sender);
         let tools = move || {
             Ok(Tools {
-                gate: Arc::clone(&gate),
+                sender: Arc::clone(&sender),
             })
         };
         Self {

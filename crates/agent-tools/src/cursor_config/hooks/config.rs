@@ -7,9 +7,9 @@ use regex::Regex;
 use serde_json::Value as Json;
 
 /// The default timeout of a hook.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest timeout that settings can set.
-const LONGEST: Duration = Duration::from_secs(3600);
+const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The event a hook runs on. Cursor has more; only these can deny a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +52,7 @@ pub struct Hook {
     /// Which subjects it runs for; `None` matches all.
     matcher: Option<Regex>,
     /// How it is run.
-    pub asked: HookAction,
+    pub action: HookAction,
 }
 
 /// How a hook is run.
@@ -65,23 +65,23 @@ pub enum HookAction {
         /// The working directory.
         folder: PathBuf,
         /// The timeout.
-        patience: Duration,
+        timeout: Duration,
     },
     /// The hook cannot be run, for this reason; the tools it guards are denied.
-    Not(String),
+    Unusable(String),
 }
 
 impl Hook {
     /// Returns hooks that deny every event with this reason.
-    pub(in crate::cursor_config) fn against_all(why: &str) -> Vec<Self> {
-        HookEvent::ALL.map(|event| Self::against(event, why)).into()
+    pub(in crate::cursor_config) fn denying_all(why: &str) -> Vec<Self> {
+        HookEvent::ALL.map(|event| Self::denying(event, why)).into()
     }
 
-    fn against(event: HookEvent, why: &str) -> Self {
+    fn denying(event: HookEvent, why: &str) -> Self {
         Self {
             event,
             matcher: None,
-            asked: HookAction::Not(why.to_owned()),
+            action: HookAction::Unusable(why.to_owned()),
         }
     }
 
@@ -104,7 +104,7 @@ pub(in crate::cursor_config) enum HookTrust {
     Untrusted(String),
 }
 
-fn misshapen(file: &Path, event: HookEvent) -> String {
+fn malformed(file: &Path, event: HookEvent) -> String {
     format!("{}: {} is no list of hooks", file.display(), event.name())
 }
 
@@ -122,7 +122,7 @@ pub(in crate::cursor_config) fn problems(file: &Path, json: Option<&Json>) -> Ve
     };
     let wrong = HookEvent::ALL.into_iter().filter(wrong);
     wrong
-        .map(|event| format!("{}: what it guards does not run", misshapen(file, event)))
+        .map(|event| format!("{}: what it guards does not run", malformed(file, event)))
         .collect()
 }
 
@@ -132,11 +132,11 @@ pub(in crate::cursor_config) fn read(
     file: &Path,
     json: Option<&Json>,
     folder: &Path,
-    standing: &HookTrust,
+    trust: &HookTrust,
 ) -> Vec<Hook> {
     let events = json.and_then(|json| json.get("hooks")?.as_object());
     let Some(events) = events else {
-        return Hook::against_all(&format!("{} cannot be understood", file.display()));
+        return Hook::denying_all(&format!("{} cannot be understood", file.display()));
     };
     let mut hooks = Vec::new();
     for event in HookEvent::ALL {
@@ -144,7 +144,7 @@ pub(in crate::cursor_config) fn read(
             None => continue,
             Some(Json::Array(listed)) => listed,
             Some(_) => {
-                hooks.push(Hook::against(event, &misshapen(file, event)));
+                hooks.push(Hook::denying(event, &malformed(file, event)));
                 continue;
             }
         };
@@ -157,9 +157,9 @@ pub(in crate::cursor_config) fn read(
                     "" | "*" => None,
                     pattern => Regex::new(pattern).ok(),
                 },
-                asked: match standing {
-                    HookTrust::Trusted => asked(hook, file, folder),
-                    HookTrust::Untrusted(why) => HookAction::Not(why.clone()),
+                action: match trust {
+                    HookTrust::Trusted => action(hook, file, folder),
+                    HookTrust::Untrusted(why) => HookAction::Unusable(why.clone()),
                 },
             });
         }
@@ -167,10 +167,10 @@ pub(in crate::cursor_config) fn read(
     hooks
 }
 
-fn asked(hook: &Json, file: &Path, folder: &Path) -> HookAction {
+fn action(hook: &Json, file: &Path, folder: &Path) -> HookAction {
     let kind = hook["type"].as_str().unwrap_or("command");
     let Some(command) = hook["command"].as_str().filter(|_| kind == "command") else {
-        return HookAction::Not(format!(
+        return HookAction::Unusable(format!(
             "{} has a hook of a kind this client cannot ask",
             file.display()
         ));
@@ -179,8 +179,8 @@ fn asked(hook: &Json, file: &Path, folder: &Path) -> HookAction {
     HookAction::Command {
         command: command.to_owned(),
         folder: folder.to_owned(),
-        patience: seconds.map_or(TIMEOUT, |seconds| {
-            Duration::try_from_secs_f64(seconds).map_or(LONGEST, |time| time.min(LONGEST))
+        timeout: seconds.map_or(DEFAULT_TIMEOUT, |seconds| {
+            Duration::try_from_secs_f64(seconds).map_or(MAX_TIMEOUT, |time| time.min(MAX_TIMEOUT))
         }),
     }
 }
@@ -190,8 +190,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn hooks(json: Option<&Json>, standing: &HookTrust) -> Vec<Hook> {
-        read(Path::new("/h/hooks.json"), json, Path::new("/h"), standing)
+    fn hooks(json: Option<&Json>, trust: &HookTrust) -> Vec<Hook> {
+        read(Path::new("/h/hooks.json"), json, Path::new("/h"), trust)
     }
 
     #[test]
@@ -209,11 +209,11 @@ mod tests {
         assert!(!hooks[0].matches(HookEvent::BeforeReadFile, "Shell"));
         assert!(hooks[1].matches(HookEvent::PreToolUse, "Read"));
         assert!(hooks[2].matches(HookEvent::BeforeShellExecution, "anything"));
-        let HookAction::Command { patience, .. } = &hooks[1].asked else {
+        let HookAction::Command { timeout, .. } = &hooks[1].action else {
             panic!("{hooks:?}");
         };
-        assert_eq!(*patience, Duration::from_secs(2));
-        assert!(matches!(hooks[3].asked, HookAction::Not(_)));
+        assert_eq!(*timeout, Duration::from_secs(2));
+        assert!(matches!(hooks[3].action, HookAction::Unusable(_)));
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(broken.len(), HookEvent::ALL.len());
         let json = json!({"hooks": {"beforeReadFile": [{"command": "a"}]}});
         let theirs = hooks(Some(&json), &HookTrust::Untrusted("no".into()));
-        assert_eq!(theirs[0].asked, HookAction::Not("no".into()));
+        assert_eq!(theirs[0].action, HookAction::Unusable("no".into()));
     }
 
     #[test]
@@ -237,10 +237,10 @@ mod tests {
                                         "preToolUse": [{"command": "a"}]}});
             let hooks = hooks(Some(&json), &HookTrust::Trusted);
             assert_eq!(hooks.len(), 2, "{wrong}");
-            assert!(matches!(hooks[0].asked, HookAction::Command { .. }));
+            assert!(matches!(hooks[0].action, HookAction::Command { .. }));
             assert!(hooks[1].matches(HookEvent::BeforeShellExecution, "ls"));
             let why = "/h/hooks.json: beforeShellExecution is no list of hooks";
-            assert_eq!(hooks[1].asked, HookAction::Not(why.into()));
+            assert_eq!(hooks[1].action, HookAction::Unusable(why.into()));
             let found = problems(Path::new("/h/hooks.json"), Some(&json));
             assert_eq!(found, [format!("{why}: what it guards does not run")]);
         }
@@ -251,7 +251,7 @@ mod tests {
         assert!(
             hooks
                 .iter()
-                .all(|hook| matches!(hook.asked, HookAction::Not(_)))
+                .all(|hook| matches!(hook.action, HookAction::Unusable(_)))
         );
     }
 }

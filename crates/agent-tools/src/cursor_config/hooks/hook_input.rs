@@ -278,7 +278,7 @@ fn mcp(args: &McpArgs, servers: &McpServers) -> Vec<HookInput> {
     }));
     let (key, place) = servers.of(args).map_or_else(
         || ("command", args.provider_identifier.clone()),
-        |server| server.place(),
+        |server| server.address(),
     );
     about.insert(key.into(), place.into());
     vec![

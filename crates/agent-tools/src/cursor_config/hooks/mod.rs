@@ -54,7 +54,7 @@ impl Hooks {
     }
 
     /// Whether any hook applies to shell commands.
-    pub(crate) fn judge_commands(&self) -> bool {
+    pub(crate) fn has_command_hooks(&self) -> bool {
         self.has(HookEvent::PreToolUse, "Shell")
             || self
                 .all
@@ -85,7 +85,7 @@ impl Hooks {
         let payload = payload(event, about, context);
         let asking = wanted
             .iter()
-            .map(|hook| run_hook::ask(&hook.asked, &payload, &context.workspace, &self.reaper));
+            .map(|hook| run_hook::ask(&hook.action, &payload, &context.workspace, &self.reaper));
         let decisions = futures_util::future::join_all(asking).await;
         let no: Vec<String> = decisions
             .into_iter()

@@ -40,26 +40,26 @@ struct HookExit {
 
 /// Runs one hook and returns its decision; every failure is a denial.
 pub(super) async fn ask(
-    asked: &HookAction,
+    action: &HookAction,
     payload: &Json,
     workspace: &Path,
     reaper: &ChildReaper,
 ) -> HookDecision {
-    let (command, folder, patience) = match asked {
-        HookAction::Not(why) => return HookDecision::Deny(why.clone()),
+    let (command, folder, timeout) = match action {
+        HookAction::Unusable(why) => return HookDecision::Deny(why.clone()),
         HookAction::Command {
             command,
             folder,
-            patience,
-        } => (command, folder, *patience),
+            timeout,
+        } => (command, folder, *timeout),
     };
-    match tokio::time::timeout(patience, run(command, folder, payload, workspace, reaper)).await {
+    match tokio::time::timeout(timeout, run(command, folder, payload, workspace, reaper)).await {
         Ok(Ok(ended)) => judge(&ended),
         Ok(Err(error)) if error.kind() == ErrorKind::FileTooLarge => {
             HookDecision::Deny(refusals::hook_output_too_long(MAX_OUTPUT >> 20))
         }
         Ok(Err(error)) => HookDecision::Deny(refusals::hook_not_started(error.kind())),
-        Err(_) => HookDecision::Deny(refusals::hook_timed_out(patience.as_secs())),
+        Err(_) => HookDecision::Deny(refusals::hook_timed_out(timeout.as_secs())),
     }
 }
 
@@ -265,13 +265,13 @@ mod tests {
 
     async fn decision(command: &str) -> HookDecision {
         let folder = std::env::temp_dir();
-        let asked = HookAction::Command {
+        let action = HookAction::Command {
             command: command.into(),
             folder: folder.clone(),
-            patience: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
         };
         let payload = json!({"command": "rm -rf /"});
-        ask(&asked, &payload, &folder, &ChildReaper::default()).await
+        ask(&action, &payload, &folder, &ChildReaper::default()).await
     }
 
     #[tokio::test]

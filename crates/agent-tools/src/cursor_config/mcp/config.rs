@@ -33,7 +33,7 @@ impl ServerConfig {
     }
 
     /// Appends a number to the label if one of the others already uses it.
-    pub(in crate::cursor_config) fn stand_beside(&mut self, others: &[Self]) {
+    pub(in crate::cursor_config) fn make_label_unique(&mut self, others: &[Self]) {
         let is_used = |label: &str| others.iter().any(|other| other.label == label);
         let mut number = 1;
         let own = self.label.clone();
@@ -309,7 +309,7 @@ mod tests {
         }}));
         for at in 0..servers.len() {
             let (before, rest) = servers.split_at_mut(at);
-            rest[0].stand_beside(before);
+            rest[0].make_label_unique(before);
         }
         let labels: Vec<&str> = servers.iter().map(|one| one.label.as_str()).collect();
         assert_eq!(labels, ["a_b", "a_b_2", "a_b_3", "c"]);

@@ -24,7 +24,7 @@ use crate::shell::process_group::{scrub, spawn};
 type Service = RunningService<RoleClient, McpClient>;
 
 /// Connects to a server and publishes its state until it ends or is dropped.
-pub(super) async fn keep(
+pub(super) async fn maintain(
     server: Weak<McpServer>,
     connection: ConnectionId,
     config: ServerConfig,
@@ -77,7 +77,7 @@ async fn refresh(
         };
         if let Ok(Ok(tools)) = listed {
             tracing::debug!(tools = tools.len(), "mcp.tools_changed");
-            server.renew(tools);
+            server.replace_tools(tools);
         }
     }
 }
@@ -254,15 +254,15 @@ mod tests {
     use std::collections::BTreeMap;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    async fn fares(transport: McpTransport) -> ConnectionState {
+    async fn state_after_connecting(transport: McpTransport) -> ConnectionState {
         let config = ServerConfig::new("s".into(), transport);
         let times = Timeouts {
             connect: Duration::from_secs(20),
             call: Duration::from_secs(20),
         };
         let server = McpServer::new(config, times, &ChildReaper::default());
-        server.wake();
-        server.settled().await
+        server.start_connecting();
+        server.wait_until_connected_or_failed().await
     }
 
     fn command(script: &str) -> McpTransport {
@@ -323,7 +323,7 @@ done"#
     #[tokio::test]
     async fn a_list_of_tools_without_end_is_refused() {
         let transport = endless_pages("head -c 6000000 /dev/zero | tr '\\0' x");
-        let ConnectionState::Failed { why, .. } = fares(transport).await else {
+        let ConnectionState::Failed { why, .. } = state_after_connecting(transport).await else {
             panic!("it is there");
         };
         assert_eq!(why, McpConnectError::TooManyTools);
@@ -344,7 +344,9 @@ done"#
             (command("exit 3"), McpConnectError::Refused),
             (command("echo what"), McpConnectError::Refused),
         ] {
-            let ConnectionState::Failed { why, .. } = fares(transport.clone()).await else {
+            let ConnectionState::Failed { why, .. } =
+                state_after_connecting(transport.clone()).await
+            else {
                 panic!("{transport:?} is there");
             };
             assert_eq!(why, expected, "{transport:?}");

@@ -28,7 +28,6 @@ use sse_stream::SseStream;
 
 use super::lines::{MAX_LINE, too_long};
 
-/// An event of a stream.
 type SseEvent = <BoxedSseResponse as TryStream>::Ok;
 type McpHttpError = StreamableHttpError<reqwest::Error>;
 type HeaderFields = HashMap<HeaderName, HeaderValue>;

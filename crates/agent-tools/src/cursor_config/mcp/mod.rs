@@ -27,11 +27,11 @@ use config::{McpTransport, ServerConfig, plain};
 
 /// How long a turn waits for servers it has just started, so that it can offer their tools.
 /// Counted once for each server; later turns do not wait.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
+const STARTUP_WAIT: Duration = Duration::from_millis(500);
 /// The most tools offered; with many more, Cursor fails the whole request.
 const MAX_TOOLS: usize = 250;
 /// How long after a failure a server may be connected again.
-const AGAIN: Duration = Duration::from_secs(30);
+const RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// One server.
 #[derive(Debug)]
@@ -44,12 +44,9 @@ pub struct McpServer {
     slot: Mutex<ConnectionSlot>,
 }
 
-/// The timeouts of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Timeouts {
-    /// For connecting.
     pub(super) connect: Duration,
-    /// For a call.
     pub(super) call: Duration,
 }
 
@@ -59,11 +56,11 @@ struct ConnectionSlot {
     task: Option<AbortHandle>,
     group: Option<ProcessGroup>,
     /// When it was first needed since it was last connected.
-    first: Option<Instant>,
+    first_needed: Option<Instant>,
     /// The current connection; state changes of earlier ones are ignored.
     connection: ConnectionId,
     /// Set when the server has ended for good and must not be started again.
-    over: bool,
+    has_ended: bool,
 }
 
 /// The number of a connection; each new one increments it.
@@ -72,7 +69,7 @@ struct ConnectionId(u64);
 
 impl ConnectionSlot {
     /// Ends the connection's task and processes.
-    fn leave(&mut self) {
+    fn disconnect(&mut self) {
         if let Some(task) = self.task.take() {
             task.abort();
         }
@@ -85,16 +82,17 @@ impl ConnectionSlot {
 pub(super) enum ConnectionState {
     /// Not needed yet.
     #[default]
-    Asleep,
-    /// Connecting.
-    Loading,
+    NotStarted,
+    Connecting,
     /// Connected.
     Ready(Arc<ConnectedServer>),
     /// Not connected, or no longer.
-    Failed { why: McpConnectError, at: Instant },
+    Failed {
+        why: McpConnectError,
+        at: Instant,
+    },
 }
 
-/// A connected server.
 #[derive(Debug)]
 pub(super) struct ConnectedServer {
     pub(super) peer: Peer<RoleClient>,
@@ -135,7 +133,7 @@ impl McpServer {
             config,
             reaper: reaper.clone(),
             times,
-            state: watch::Sender::new(ConnectionState::Asleep),
+            state: watch::Sender::new(ConnectionState::NotStarted),
             slot: Mutex::default(),
         })
     }
@@ -148,42 +146,41 @@ impl McpServer {
         self.config == *config && self.times == times
     }
 
-    /// Returns the current state.
     pub(super) fn state(&self) -> ConnectionState {
         self.state.borrow().clone()
     }
 
     /// Starts connecting, unless the server is connected or connecting, recently failed
     /// to connect, or has ended for good.
-    pub(super) fn wake(self: &Arc<Self>) {
+    pub(super) fn start_connecting(self: &Arc<Self>) {
         let mut slot = self.slot();
-        let (wanted, was_there) = match &*self.state.borrow() {
-            ConnectionState::Asleep => (true, false),
+        let (wanted, was_connected) = match &*self.state.borrow() {
+            ConnectionState::NotStarted => (true, false),
             ConnectionState::Failed {
                 why: McpConnectError::Ended,
                 ..
             } => (true, true),
-            ConnectionState::Failed { at, .. } => (at.elapsed() >= AGAIN, false),
-            ConnectionState::Loading | ConnectionState::Ready(_) => (false, false),
+            ConnectionState::Failed { at, .. } => (at.elapsed() >= RETRY_DELAY, false),
+            ConnectionState::Connecting | ConnectionState::Ready(_) => (false, false),
         };
-        if !wanted || slot.over {
+        if !wanted || slot.has_ended {
             return;
         }
-        if was_there {
-            slot.first = None;
+        if was_connected {
+            slot.first_needed = None;
         }
-        self.state.send_replace(ConnectionState::Loading);
+        self.state.send_replace(ConnectionState::Connecting);
         slot.group = None;
         slot.connection.0 += 1;
         let server = Arc::downgrade(self);
         let config = self.config.clone();
         let limit = self.times.connect;
-        let task = tokio::spawn(connect::keep(server, slot.connection, config, limit));
+        let task = tokio::spawn(connect::maintain(server, slot.connection, config, limit));
         slot.task = Some(task.abort_handle());
     }
 
     /// Returns the server's address for a hook's input: its kind and its value.
-    pub(super) fn place(&self) -> (&'static str, String) {
+    pub(super) fn address(&self) -> (&'static str, String) {
         match &self.config.transport {
             McpTransport::Http { url, .. } => ("url", url.clone()),
             McpTransport::Command { program, args, .. } => (
@@ -209,11 +206,11 @@ impl McpServer {
     }
 
     /// Ends a connection that turned out to be broken.
-    fn lose(&self, broken: &Arc<ConnectedServer>) {
+    fn mark_broken(&self, broken: &Arc<ConnectedServer>) {
         let mut slot = self.slot();
         let is_broken = matches!(&*self.state.borrow(), ConnectionState::Ready(ready) if Arc::ptr_eq(ready, broken));
         if is_broken {
-            slot.leave();
+            slot.disconnect();
             slot.connection.0 += 1;
             let (why, at) = (McpConnectError::Ended, Instant::now());
             self.state.send_replace(ConnectionState::Failed { why, at });
@@ -229,7 +226,7 @@ impl McpServer {
     }
 
     /// Replaces the tools of the current connection.
-    fn renew(&self, tools: Vec<Tool>) {
+    fn replace_tools(&self, tools: Vec<Tool>) {
         let _hold = self.slot();
         self.state.send_if_modified(|state| {
             let ConnectionState::Ready(old) = state else {
@@ -247,14 +244,14 @@ impl McpServer {
     /// Ends the server and its processes for good.
     pub(super) fn end(&self) {
         let mut slot = self.slot();
-        slot.over = true;
-        slot.leave();
+        slot.has_ended = true;
+        slot.disconnect();
     }
 
     /// Waits until the server is no longer connecting; returns its state.
-    async fn settled(&self) -> ConnectionState {
+    async fn wait_until_connected_or_failed(&self) -> ConnectionState {
         let mut states = self.state.subscribe();
-        let settled = states.wait_for(|state| !matches!(state, ConnectionState::Loading));
+        let settled = states.wait_for(|state| !matches!(state, ConnectionState::Connecting));
         match settled.await {
             Ok(state) => state.clone(),
             Err(_) => self.state(),
@@ -313,27 +310,31 @@ impl McpServers {
 
     /// Starts the servers that are not connected, and waits briefly for those that were just
     /// started for the first time.
-    pub(super) async fn wake(&self) {
+    pub(super) async fn start_connecting(&self) {
         for server in &self.0 {
-            server.wake();
+            server.start_connecting();
         }
         let now = Instant::now();
         // Concurrently, so that many slow servers cost no more than one.
         let waiting = self.0.iter().map(|server| {
-            let first = *server.slot().first.get_or_insert(now);
-            tokio::time::timeout_at(first + FIRST_WAIT, server.settled())
+            let since = *server.slot().first_needed.get_or_insert(now);
+            tokio::time::timeout_at(
+                since + STARTUP_WAIT,
+                server.wait_until_connected_or_failed(),
+            )
         });
         futures_util::future::join_all(waiting).await;
     }
 
-    /// Returns all tools that are available now, up to the limit with `beside` tools of the host.
-    pub fn offers(&self, beside: usize) -> Vec<ToolDefinition> {
+    /// Returns all tools that are available now, up to the limit together with this many
+    /// tools of the host.
+    pub fn offers(&self, host_tools: usize) -> Vec<ToolDefinition> {
         let all = self.0.iter().flat_map(|server| server.offers());
-        all.take(MAX_TOOLS.saturating_sub(beside)).collect()
+        all.take(MAX_TOOLS.saturating_sub(host_tools)).collect()
     }
 
     /// Returns problems to report to the user: servers that failed, and too many tools.
-    pub fn problems(&self, beside: usize) -> Vec<String> {
+    pub fn problems(&self, host_tools: usize) -> Vec<String> {
         let problem = |server: &Arc<McpServer>| match server.state() {
             ConnectionState::Failed { why, .. } => {
                 Some(format!("MCP server {:?}: {why}", server.config.name))
@@ -342,8 +343,8 @@ impl McpServers {
         };
         let mut problems: Vec<String> = self.0.iter().filter_map(problem).collect();
         let all: usize = self.0.iter().map(|server| server.offers().len()).sum();
-        if all + beside > MAX_TOOLS {
-            let left_out = all + beside - MAX_TOOLS;
+        if all + host_tools > MAX_TOOLS {
+            let left_out = all + host_tools - MAX_TOOLS;
             problems.push(format!(
                 "Cursor takes no more than {MAX_TOOLS} tools: {left_out} of MCP servers were left out"
             ));
@@ -380,11 +381,12 @@ mod tests {
     async fn many_slow_servers_cost_a_first_turn_no_more_than_one() {
         let servers = silent(5);
         let started = Instant::now();
-        servers.wake().await;
-        assert_eq!(started.elapsed(), FIRST_WAIT);
-        servers.wake().await;
-        assert_eq!(started.elapsed(), FIRST_WAIT, "and a later one nothing");
-        let loading = |server: &Arc<McpServer>| matches!(server.state(), ConnectionState::Loading);
-        assert!(servers.0.iter().all(loading));
+        servers.start_connecting().await;
+        assert_eq!(started.elapsed(), STARTUP_WAIT);
+        servers.start_connecting().await;
+        assert_eq!(started.elapsed(), STARTUP_WAIT, "and a later one nothing");
+        let connecting =
+            |server: &Arc<McpServer>| matches!(server.state(), ConnectionState::Connecting);
+        assert!(servers.0.iter().all(connecting));
     }
 }

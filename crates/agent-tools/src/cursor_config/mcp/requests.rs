@@ -22,7 +22,7 @@ impl McpServer {
     /// Returns the status string for Cursor and, unless it is connected, a message.
     fn status(&self) -> (&'static str, Option<String>) {
         match self.state() {
-            ConnectionState::Asleep | ConnectionState::Loading => {
+            ConnectionState::NotStarted | ConnectionState::Connecting => {
                 ("loading", Some(tools::MCP_CONNECTING.into()))
             }
             ConnectionState::Ready(_) => ("connected", None),
@@ -46,11 +46,11 @@ impl McpServer {
     /// Connects the server if needed and waits for it; returns why if it is not connected.
     async fn ready(self: &Arc<Self>) -> Result<Arc<ConnectedServer>, String> {
         let name = &self.config.name;
-        self.wake();
-        match self.settled().await {
+        self.start_connecting();
+        match self.wait_until_connected_or_failed().await {
             ConnectionState::Ready(ready) => Ok(ready),
             ConnectionState::Failed { why, .. } => Err(tools::mcp_server(name, &why.to_string())),
-            ConnectionState::Asleep | ConnectionState::Loading => {
+            ConnectionState::NotStarted | ConnectionState::Connecting => {
                 Err(tools::mcp_server(name, tools::MCP_CONNECTING))
             }
         }
@@ -64,7 +64,7 @@ impl McpServer {
         match problem {
             ServiceError::McpError(problem) => problem.message.to_string(),
             ServiceError::TransportSend(_) | ServiceError::TransportClosed => {
-                self.lose(ready);
+                self.mark_broken(ready);
                 format!("the MCP server {name:?} ended before it answered")
             }
             _ => format!("the MCP server {name:?} did not answer properly"),

@@ -159,7 +159,7 @@ impl Scan<'_> {
     pub(super) fn add_servers(&mut self, servers: Vec<ServerConfig>) {
         for mut server in servers {
             if !self.servers.iter().any(|known| known.name == server.name) {
-                server.stand_beside(&self.servers);
+                server.make_label_unique(&self.servers);
                 self.servers.push(server);
             }
         }

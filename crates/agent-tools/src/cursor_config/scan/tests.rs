@@ -171,7 +171,7 @@ fn a_projects_commands_count_once_it_is_trusted() {
             },
             ..ScanRoot::default()
         });
-        let own = |hook: &&Hook| matches!(hook.asked, HookAction::Command { .. });
+        let own = |hook: &&Hook| matches!(hook.action, HookAction::Command { .. });
         let run = scanned.hooks.iter().filter(own).count();
         let McpTransport::Command { program, .. } = &scanned.servers[0].transport else {
             panic!("{scanned:?}");

@@ -131,21 +131,13 @@ pub(crate) fn reserve_space(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Whether a new file belongs to the owner and group of the file that it replaces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OwnerChange {
-    /// It does.
-    Same,
-    /// It does not, and has the old file's permissions neither.
-    Different,
-}
-
-/// Gives a new file the permissions of an old one, if it has the same owner.
-pub(crate) fn take_permissions(new: &File, old: &File) -> io::Result<OwnerChange> {
+/// Gives a new file the permissions of an old one if both have the same owner and group; returns
+/// whether they have.
+pub(crate) fn take_permissions(new: &File, old: &File) -> io::Result<bool> {
     let (was, is) = (old.metadata()?, new.metadata()?);
     if (was.uid(), was.gid()) != (is.uid(), is.gid()) {
-        return Ok(OwnerChange::Different);
+        return Ok(false);
     }
     new.set_permissions(was.permissions())?;
-    Ok(OwnerChange::Same)
+    Ok(true)
 }

@@ -41,7 +41,6 @@ impl OpenFolder {
         }
     }
 
-    /// Opens a file for reading.
     pub(crate) fn read(&self, name: &OsStr) -> io::Result<File> {
         self.open(name, OpenOptions::new().read(true))
     }
@@ -96,14 +95,7 @@ pub(crate) fn reserve_space(_file: &File, _bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a new file belongs to the owner of the file that it replaces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OwnerChange {
-    /// It does.
-    Same,
-}
-
-/// Does nothing: a new file has the access list of its folder.
-pub(crate) fn take_permissions(_new: &File, _old: &File) -> io::Result<OwnerChange> {
-    Ok(OwnerChange::Same)
+/// Does nothing and returns true: a new file has the access list of its folder.
+pub(crate) fn take_permissions(_new: &File, _old: &File) -> io::Result<bool> {
+    Ok(true)
 }

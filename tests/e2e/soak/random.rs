@@ -2,9 +2,9 @@
 
 /// A pseudo-random number generator (xorshift).
 #[derive(Debug, Clone)]
-pub struct Chance(u64);
+pub struct RandomNumbers(u64);
 
-impl Chance {
+impl RandomNumbers {
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }

@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::chance::Chance;
+use super::random::RandomNumbers;
 
 use test_support::fault_proxy::{FaultPlan, WireFault};
 
 /// One frame in this many breaks its stream, or its connection.
 #[derive(Debug, Clone, Copy)]
-pub struct Odds {
+pub struct FaultRates {
     pub stream: u64,
     pub connection: u64,
 }
 
 /// State shared by all connections.
-pub struct Storm {
-    odds: Odds,
-    calm: AtomicBool,
-    chance: Mutex<Chance>,
+pub struct RandomFaults {
+    rates: FaultRates,
+    paused: AtomicBool,
+    random: Mutex<RandomNumbers>,
     /// Faults injected so far.
     seen: Mutex<BTreeMap<WireFault, u64>>,
 }
@@ -37,19 +37,19 @@ const OF_CONNECTIONS: [WireFault; 4] = [
     WireFault::Garbage,
 ];
 
-impl Storm {
-    pub fn new(odds: Odds, seed: u64) -> Self {
+impl RandomFaults {
+    pub fn new(rates: FaultRates, seed: u64) -> Self {
         Self {
-            odds,
-            calm: AtomicBool::new(false),
-            chance: Mutex::new(Chance::new(seed)),
+            rates,
+            paused: AtomicBool::new(false),
+            random: Mutex::new(RandomNumbers::new(seed)),
             seen: Mutex::default(),
         }
     }
 
-    /// Turns faults off or on.
-    pub fn calm(&self, calm: bool) {
-        self.calm.store(calm, Ordering::Relaxed);
+    /// Stops or continues to inject faults.
+    pub fn set_paused(&self, paused: bool) {
+        self.paused.store(paused, Ordering::Relaxed);
     }
 
     /// Returns the faults injected so far.
@@ -58,20 +58,20 @@ impl Storm {
     }
 }
 
-impl FaultPlan for Storm {
-    fn strikes(&self, _bytes: usize) -> Option<(usize, WireFault)> {
-        if self.calm.load(Ordering::Relaxed) {
+impl FaultPlan for RandomFaults {
+    fn fault_at(&self, _bytes: usize) -> Option<(usize, WireFault)> {
+        if self.paused.load(Ordering::Relaxed) {
             return None;
         }
-        let mut chance = self.chance.lock().unwrap();
-        let kinds = if chance.once_in(self.odds.connection) {
+        let mut random = self.random.lock().unwrap();
+        let kinds = if random.once_in(self.rates.connection) {
             OF_CONNECTIONS
-        } else if chance.once_in(self.odds.stream) {
+        } else if random.once_in(self.rates.stream) {
             OF_STREAMS
         } else {
             return None;
         };
-        let fault = kinds[chance.below(kinds.len() as u64) as usize];
+        let fault = kinds[random.below(kinds.len() as u64) as usize];
         *self.seen.lock().unwrap().entry(fault).or_default() += 1;
         Some((0, fault))
     }

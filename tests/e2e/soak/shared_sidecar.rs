@@ -17,16 +17,16 @@ use test_support::binary;
 type ResponseRoutes = Arc<Mutex<Option<HashMap<String, Sender<Json>>>>>;
 
 /// Violations found.
-pub type Wrongs = Arc<Mutex<Vec<String>>>;
+pub type Violations = Arc<Mutex<Vec<String>>>;
 
 /// A sidecar that is replaced when it is killed.
-pub struct Station {
+pub struct SharedSidecar {
     url: String,
     state: PathBuf,
     process: Mutex<Process>,
-    wrongs: Wrongs,
+    violations: Violations,
     pub kills: AtomicU64,
-    asides: AtomicU64,
+    unanswered: AtomicU64,
 }
 
 struct Process {
@@ -47,21 +47,21 @@ pub struct Measure {
 }
 
 /// Longer than any response may take.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const MESSAGE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Prefix of requests whose responses are ignored.
-const ASIDE: &str = "aside-";
+const UNANSWERED: &str = "unanswered-";
 
-impl Station {
-    pub fn new(url: String, state: &Path, wrongs: &Wrongs) -> Self {
+impl SharedSidecar {
+    pub fn new(url: String, state: &Path, violations: &Violations) -> Self {
         std::fs::create_dir_all(state).unwrap();
-        let process = Process::start(&url, state, wrongs);
+        let process = Process::start(&url, state, violations);
         Self {
             url,
             state: state.to_owned(),
             process: Mutex::new(process),
-            wrongs: Arc::clone(wrongs),
+            violations: Arc::clone(violations),
             kills: AtomicU64::new(0),
-            asides: AtomicU64::new(0),
+            unanswered: AtomicU64::new(0),
         }
     }
 
@@ -73,31 +73,31 @@ impl Station {
         if process.routes.lock().unwrap().is_none() {
             if !process.killed {
                 let died = format!("a sidecar died by itself: {:?}", process.child.wait());
-                self.wrongs.lock().unwrap().push(died);
+                self.violations.lock().unwrap().push(died);
             }
             process.child.wait().unwrap();
-            *process = Process::start(&self.url, &self.state, &self.wrongs);
+            *process = Process::start(&self.url, &self.state, &self.violations);
         }
         if let Some(routes) = process.routes.lock().unwrap().as_mut() {
             routes.insert(id.to_owned(), sender);
         }
-        say(&mut process.stdin, id, method, params);
+        send(&mut process.stdin, id, method, params);
         receiver
     }
 
     /// Sends a request and ignores its response.
-    pub fn aside(&self, method: &str, params: &Json) {
-        let number = self.asides.fetch_add(1, Ordering::Relaxed);
+    pub fn send_unanswered(&self, method: &str, params: &Json) {
+        let number = self.unanswered.fetch_add(1, Ordering::Relaxed);
         let mut process = self.process.lock().unwrap();
-        say(
+        send(
             &mut process.stdin,
-            &format!("{ASIDE}{number}"),
+            &format!("{UNANSWERED}{number}"),
             method,
             params,
         );
     }
 
-    /// Kills the sidecar without a chance to shut down.
+    /// Kills the sidecar without a random to shut down.
     pub fn kill(&self) {
         let mut process = self.process.lock().unwrap();
         if process.routes.lock().unwrap().is_some() && !process.killed {
@@ -110,7 +110,7 @@ impl Station {
     /// Returns the number of tasks that the process reports.
     pub fn tasks(&self) -> u64 {
         let report = self.begin("report", "diagnostics/report", &json!({}));
-        let report = report.recv_timeout(PATIENCE).unwrap();
+        let report = report.recv_timeout(MESSAGE_TIMEOUT).unwrap();
         report["result"]["tasks"].as_u64().unwrap()
     }
 
@@ -141,34 +141,34 @@ impl Station {
     }
 
     /// Shuts the sidecar down and checks that no process is left.
-    pub fn leave(self) {
+    pub fn shut_down(self) {
         let Process {
             mut child, stdin, ..
         } = self.process.into_inner().unwrap();
         drop(stdin);
         let (done, gone) = channel();
         std::thread::spawn(move || done.send(child.wait().is_ok()));
-        let mut wrongs = self.wrongs.lock().unwrap();
+        let mut violations = self.violations.lock().unwrap();
         if gone.recv_timeout(Duration::from_secs(10)) != Ok(true) {
-            wrongs.push("a sidecar does not leave".into());
+            violations.push("a sidecar does not exit".into());
         }
         let stderr = std::fs::read_to_string(self.state.join("stderr")).unwrap();
         if let Some(line) = stderr.lines().find(|line| line.contains("panicked")) {
-            wrongs.push(line.into());
+            violations.push(line.into());
         }
         let mark = format!("HOME={}", self.state.display());
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
             let mut variables = environment.split(|byte| *byte == 0);
             if variables.any(|variable| variable == mark.as_bytes()) {
-                wrongs.push(format!("process {} is left", entry.path().display()));
+                violations.push(format!("process {} is left", entry.path().display()));
             }
         }
     }
 }
 
 impl Process {
-    fn start(url: &str, state: &Path, wrongs: &Wrongs) -> Self {
+    fn start(url: &str, state: &Path, violations: &Violations) -> Self {
         let stderr = std::fs::File::options()
             .create(true)
             .append(true)
@@ -196,14 +196,14 @@ impl Process {
         let mut stdin = child.stdin.take().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let hello = json!({"protocolVersion": 1, "nativeTools": {"default": "local"}, "host": {"name": "soak"}});
-        say(&mut stdin, "hello", "initialize", &hello);
+        send(&mut stdin, "hello", "initialize", &hello);
         assert!(receive(&mut stdout).is_some(), "the sidecar does not start");
         let routes: ResponseRoutes = Arc::new(Mutex::new(Some(HashMap::new())));
-        let (shared, wrongs) = (Arc::clone(&routes), Arc::clone(wrongs));
+        let (shared, violations) = (Arc::clone(&routes), Arc::clone(violations));
         std::thread::spawn(move || {
             while let Some(message) = receive(&mut stdout) {
                 if let Some(stray) = pass(&shared, message) {
-                    wrongs.lock().unwrap().push(stray);
+                    violations.lock().unwrap().push(stray);
                 }
             }
             *shared.lock().unwrap() = None;
@@ -222,7 +222,7 @@ fn pass(routes: &ResponseRoutes, message: Json) -> Option<String> {
     let mut routes = routes.lock().unwrap();
     let routes = routes.as_mut()?;
     let waits = match (message["id"].as_str(), message["params"]["turnId"].as_str()) {
-        (Some(id), _) if id.starts_with(ASIDE) => return None,
+        (Some(id), _) if id.starts_with(UNANSWERED) => return None,
         // A response is the last message of its request.
         (Some(id), _) => routes.remove(id),
         (None, Some(turn)) => routes.get(turn).cloned(),
@@ -237,7 +237,7 @@ fn pass(routes: &ResponseRoutes, message: Json) -> Option<String> {
     }
 }
 
-fn say(stdin: &mut ChildStdin, id: &str, method: &str, params: &Json) {
+fn send(stdin: &mut ChildStdin, id: &str, method: &str, params: &Json) {
     let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
     // A dead sidecar is noticed by the missing response.
     let _ = write!(stdin, "Content-Length: {}\r\n\r\n{body}", body.len());
