@@ -45,6 +45,24 @@ fn another_sidecar_continues_from_the_checkpoint() {
     assert_eq!(user_text, "@followup two");
 }
 
+/// What is stored of a history does not grow with it, so that no turn of a long session reads and
+/// writes more than another.
+#[test]
+fn a_journal_does_not_grow_with_the_history() {
+    let simulator = Simulator::responder(Transport::H2c);
+    let size = |count: usize| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut session = RpcSession::new(&simulator, "s", &state(&folder));
+        let message = |at: usize| json!({"role": "user", "content": "hi", "timestamp": at});
+        session.messages = (0..count).map(message).collect();
+        assert_eq!(session.prompt("hello").stop, "stop");
+        let journal = &journals(folder.path())[0];
+        std::fs::metadata(journal).unwrap().len()
+    };
+    let (short, long) = (size(300), size(3_000));
+    assert!(long < short + 1_000, "{short} and {long} bytes");
+}
+
 #[test]
 fn a_damaged_journal_is_reported_and_the_history_sent_again() {
     let simulator = Simulator::start(Transport::H2c);

@@ -338,9 +338,10 @@ impl RunTask {
         self.effects.restart();
         tracing::debug!(n = self.attempts, request = %self.ids.request, "attempt.started");
         let opened = match self.spec.request(self.ids.original) {
+            // In a box: a run that is open, for hours perhaps, does not keep room for it.
             Ok(first) => tokio::select! {
                 after = open_overdue(&self.timing) => return self.idle(IdleTimeout::unopened(after), Progress::default()),
-                opened = self.backend.open(&self.spec, self.ids, &first, open_timeout(&self.timing)) => opened,
+                opened = Box::pin(self.backend.open(&self.spec, self.ids, &first, open_timeout(&self.timing))) => opened,
                 () = cancelled(&mut self.commands, &self.events, &mut self.held) => {
                     return AttemptResult::Done(Outcome::Cancelled);
                 }

@@ -95,6 +95,22 @@ impl Session {
     }
 
     fn spawn(last: Option<SessionEnd>, memory: ConversationSlot, reaper: ChildReaper) -> Self {
+        let (session, task, inbox) = Self::new(memory, reaper);
+        tokio::spawn(async move {
+            if let Some(last) = last {
+                // A previous task that takes longer still holds its lock, which is reported as an
+                // error.
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, last.wait()).await;
+            }
+            Box::pin(task.run(inbox)).await;
+        });
+        session
+    }
+
+    fn new(
+        memory: ConversationSlot,
+        reaper: ChildReaper,
+    ) -> (Self, SessionTask, mpsc::Receiver<SessionCommand>) {
         let (asks, inbox) = mpsc::channel(16);
         let recorded = Recorded::default();
         let (gate_sender, gate) = watch::channel(Weak::new());
@@ -119,21 +135,14 @@ impl Session {
             granted: GrantedTools::default(),
             inbox: Inbox::default(),
         };
-        tokio::spawn(async move {
-            if let Some(last) = last {
-                // A previous task that takes longer still holds its lock, which is reported as an
-                // error.
-                let _ = tokio::time::timeout(CLOSE_TIMEOUT, last.wait()).await;
-            }
-            Box::pin(task.run(inbox)).await;
-        });
-        Self {
+        let session = Self {
             asks,
             recorded,
             usage,
             gate,
             asked: Arc::new(count),
-        }
+        };
+        (session, task, inbox)
     }
 
     /// Returns a handle to the end of the task, which is some time after the last [`Session`] is
@@ -257,7 +266,7 @@ impl SessionTask {
                 () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
                     let key = self.memory.key().prefix();
                     tracing::debug!(bridgeKeyPrefix = key, "bridge.active_ttl_expired");
-                    self.release().await;
+                    Box::pin(self.release()).await;
                     continue;
                 }
             };
@@ -274,7 +283,8 @@ impl SessionTask {
                     };
                     let repositories = Arc::clone(request.library.repositories());
                     let workspace = request.workspace.clone();
-                    let turn = self.turn(request, &mut answer).instrument(span);
+                    // What a turn needs is in a box, so that an idle session does not keep room for it.
+                    let turn = Box::pin(self.turn(request, &mut answer)).instrument(span);
                     let result = turn.await;
                     self.answered = Some(Instant::now());
                     answer.send(result);
@@ -284,14 +294,14 @@ impl SessionTask {
                     }
                 }
                 Some(SessionCommand::Invalidate(done)) => {
-                    self.invalidate().await;
+                    Box::pin(self.invalidate()).await;
                     let _ = done.send(());
                 }
                 Some(SessionCommand::Release(done)) => {
-                    self.release().await;
+                    Box::pin(self.release()).await;
                     let _ = done.send(());
                 }
-                None => break self.release().await,
+                None => break Box::pin(self.release()).await,
             }
         }
     }
@@ -553,5 +563,19 @@ async fn idle(live: &mut Option<(LiveRun, Instant)>) -> Idle {
     match live {
         Some((live, _)) => live.idle().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A session waits for most of its life, so its task has no room for a turn.
+    #[tokio::test]
+    async fn an_idle_session_is_small() {
+        let memory = ConversationSlot::unkept("s");
+        let (_session, task, inbox) = Session::new(memory, ChildReaper::default());
+        let task = task.run(inbox);
+        assert!(size_of_val(&task) <= 10 * 1024, "{}", size_of_val(&task));
     }
 }
