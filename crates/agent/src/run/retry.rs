@@ -21,8 +21,9 @@ pub struct RetryPolicy {
     pub transport_time: Duration,
     /// Retries after idle streams.
     pub idle: u32,
-    /// Who restarts when a stream goes idle after it was sent tool results.
-    pub after_results: RestartOwner,
+    /// Whether the run restarts a stream that goes idle after it was sent tool results. Otherwise
+    /// it ends, and its owner, which has the results, starts another one.
+    pub restarts_after_results: bool,
     /// Consecutive resumed attempts that may produce output without a new checkpoint.
     pub barren_resumes: u32,
     /// Half of the first delay.
@@ -39,7 +40,7 @@ impl Default for RetryPolicy {
             unreached: 3,
             transport_time: Duration::from_secs(120),
             idle: super::watchdog::RETRIES,
-            after_results: RestartOwner::Here,
+            restarts_after_results: true,
             barren_resumes: 2,
             base_delay: Duration::from_secs(1),
             max_delay: Duration::from_secs(60),
@@ -48,32 +49,13 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Returns the policy for a run, depending on whether it ever reached the server.
-    pub fn having(self, reached: Reached) -> Self {
-        let transport = match reached {
-            Reached::Never => self.transport.min(self.unreached),
-            Reached::Once => self.transport,
-        };
-        Self { transport, ..self }
+    /// Returns the policy for a run of which the server has accepted no stream.
+    pub fn unreached(self) -> Self {
+        Self {
+            transport: self.transport.min(self.unreached),
+            ..self
+        }
     }
-}
-
-/// Whether the server has ever accepted a stream of a run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Reached {
-    #[default]
-    Never,
-    Once,
-}
-
-/// Who restarts a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RestartOwner {
-    /// The run itself, from its last checkpoint.
-    Here,
-    /// Its owner, which has the tool results.
-    Above,
 }
 
 /// Intervals and timeouts of a run.
@@ -317,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_server_that_was_never_reached_is_retried_less_often() {
-        let policy = RetryPolicy::default().having(Reached::Never);
+        let policy = RetryPolicy::default().unreached();
         let mut ledger = RetryBudget::default();
         let mut next = || ledger.next(&policy, &transport(), nothing(), 0.0);
         let delays = [next(), next(), next(), next()];
@@ -326,8 +308,6 @@ mod tests {
             delays,
             [seconds(2), seconds(4), seconds(8), RetryDecision::GiveUp]
         );
-        let policy = RetryPolicy::default().having(Reached::Once);
-        assert_eq!(policy, RetryPolicy::default());
     }
 
     #[test]

@@ -18,10 +18,9 @@ use super::event::{Ended, Outcome, RunEvent, Usage};
 use super::queue::{self, QueueBounds};
 use super::request::{Action, Mode, RunSpec, UserMessage};
 use super::retry::{
-    self, Progress, Reached, RestartOwner, RetryBudget, RetryDecision, RetryPolicy, Timing,
-    VisibleProgress,
+    self, Progress, RetryBudget, RetryDecision, RetryPolicy, Timing, VisibleProgress,
 };
-use super::watchdog::{Idle, IdleTimeout, Phase};
+use super::watchdog::{Idle, IdleTimeout, StreamPhase};
 use crate::answer_log::AnswerLog;
 use crate::effect_log::EffectLog;
 use crate::prompts;
@@ -121,7 +120,7 @@ pub fn start(
         commands: inbox,
         ids,
         ledger: RetryBudget::after(spent),
-        reached: Reached::Never,
+        is_reached: false,
         usage: None,
         attempts: 0,
         token_replaced: false,
@@ -171,7 +170,8 @@ struct RunTask {
     commands: mpsc::Receiver<Command>,
     ids: RequestIds,
     ledger: RetryBudget,
-    reached: Reached,
+    /// Whether the server has accepted a stream.
+    is_reached: bool,
     usage: Option<Usage>,
     attempts: u32,
     token_replaced: bool,
@@ -215,7 +215,11 @@ impl RunTask {
                 AttemptResult::Failed(failure, progress) => (failure, progress),
             };
             let class = failure.class();
-            let policy = self.policy.having(self.reached);
+            let policy = if self.is_reached {
+                self.policy
+            } else {
+                self.policy.unreached()
+            };
             let now = tokio::time::Instant::now();
             let is_new = progress.checkpoint.is_some() && progress.checkpoint != self.spec.state;
             if is_new || progress.shown != VisibleProgress::Nothing {
@@ -229,7 +233,7 @@ impl RunTask {
                     break Outcome::Failed(Failure::persistent(policy.transport_time));
                 }
                 RetryDecision::GiveUp
-                    if self.reached == Reached::Never && failure.retry() == Retry::Transport =>
+                    if !self.is_reached && failure.retry() == Retry::Transport =>
                 {
                     tracing::debug!(class, "run.unreachable");
                     break Outcome::Failed(Failure::unreachable(&failure, self.attempts));
@@ -373,9 +377,7 @@ impl RunTask {
         if let Some(usage) = closed.usage {
             self.usage = Some(self.usage.unwrap_or_default().plus(usage));
         }
-        if closed.accepted {
-            self.reached = Reached::Once;
-        }
+        self.is_reached |= closed.accepted;
         let agent = &self.backend.endpoints.agent;
         self.left = closed.progress.shown;
         if closed.reason.is_silence() {
@@ -447,7 +449,7 @@ impl RunTask {
         let IdleTimeout {
             after,
             phase,
-            told,
+            has_text,
             is_silent,
             unknown_exec,
         } = idle_timeout;
@@ -457,14 +459,15 @@ impl RunTask {
             after,
             attempts: self.attempts,
             retries: self.policy.idle,
-            told,
+            has_text,
             is_silent,
             unknown_exec: unknown_exec.map(|id| format!("request {id}")),
         };
         let failure = Failure::Idle(idle.to_string());
-        match (phase, self.policy.after_results) {
-            (Phase::Resumed, RestartOwner::Above) => AttemptResult::Done(Outcome::Failed(failure)),
-            _ => AttemptResult::Failed(failure, progress),
+        if phase == StreamPhase::Resumed && !self.policy.restarts_after_results {
+            AttemptResult::Done(Outcome::Failed(failure))
+        } else {
+            AttemptResult::Failed(failure, progress)
         }
     }
 

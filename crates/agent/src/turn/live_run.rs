@@ -24,7 +24,7 @@ use super::activity_display::{ActivityDisplay, ends_cards};
 use super::channels::OpenTurn;
 use super::conversation_slot::Conversation;
 use super::request::TurnEvent;
-use super::turn_progress::{Shown, TurnProgress, send_event};
+use super::turn_progress::{TurnProgress, send_event};
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
 use crate::conversation::tool_results::pending_results;
@@ -54,7 +54,8 @@ pub(super) struct LiveRun {
     key: String,
     /// The checkpoint the run started with.
     initial_state: Option<bytes::Bytes>,
-    on_disk: OnDisk,
+    /// Whether the conversation on disk is current.
+    is_saved: bool,
     /// Effects the checkpoint includes that are not yet marked in the file of the effect log.
     saved: Vec<EffectDigest>,
     /// The history the run was sent, and the answer to it and to earlier ones, shown or not.
@@ -122,7 +123,7 @@ impl LiveRun {
             key: String::new(),
             initial_state: conversation.state.clone(),
             conversation,
-            on_disk: OnDisk::Current,
+            is_saved: true,
             saved: Vec::new(),
             answer: AnswerRounds::new(covers, answer),
             before_message: None,
@@ -250,7 +251,7 @@ impl LiveRun {
     /// the next turn would continue after that text. Once `wanted` resolves,
     /// the time for that is cut short.
     pub(super) async fn drain(&mut self, wanted: impl Future<Output = ()>) -> Option<Ended> {
-        let mut shown = Shown::Something;
+        let mut is_shown = true;
         let mut wanted = std::pin::pin!(wanted.fuse());
         loop {
             let event = tokio::select! {
@@ -261,8 +262,8 @@ impl LiveRun {
                 }
             };
             match event {
-                Some(RunEvent::Text(_)) => shown = Shown::Nothing,
-                Some(RunEvent::Checkpoint(saved)) if shown == Shown::Something => {
+                Some(RunEvent::Text(_)) => is_shown = false,
+                Some(RunEvent::Checkpoint(saved)) if is_shown => {
                     self.checkpoint(saved);
                 }
                 Some(RunEvent::Ended(ended)) => return Some(ended),
@@ -298,7 +299,7 @@ impl LiveRun {
 
     /// Reads one event while the host is away and returns whether the conversation changed; pends
     /// while the queue is full.
-    pub(super) async fn idle(&mut self) -> Idle {
+    pub(super) async fn idle(&mut self) -> bool {
         if self.waiting.len() >= MOST_WAITING || self.waiting_bytes >= MOST_WAITING_BYTES {
             return std::future::pending().await;
         }
@@ -316,9 +317,9 @@ impl LiveRun {
         match event {
             RunEvent::Checkpoint(saved) => {
                 self.checkpoint(saved);
-                Idle::Changed
+                true
             }
-            RunEvent::BatchEnd => Idle::Same,
+            RunEvent::BatchEnd => false,
             event => {
                 if let RunEvent::Ended(Ended {
                     outcome: Outcome::Failed(failure),
@@ -335,7 +336,7 @@ impl LiveRun {
                 }
                 self.waiting_bytes += event.bytes();
                 self.waiting.push_back(event);
-                Idle::Same
+                false
             }
         }
     }
@@ -343,10 +344,10 @@ impl LiveRun {
     /// Writes the conversation to disk if it has changed, so that a host that calls tools in a row
     /// does not wait for the disk each time.
     pub(super) async fn save(&mut self) -> Result<(), StoreError> {
-        if self.on_disk == OnDisk::Stale {
+        if !self.is_saved {
             self.conversation.messages = self.inbox.separate();
             self.conversation.save().await?;
-            self.on_disk = OnDisk::Current;
+            self.is_saved = true;
         }
         Ok(())
     }
@@ -480,7 +481,7 @@ impl LiveRun {
 
     /// Stores a checkpoint. What it lacks is sent again if the run is lost.
     fn checkpoint(&mut self, saved: Checkpoint) {
-        self.on_disk = OnDisk::Stale;
+        self.is_saved = false;
         self.inbox.checkpoint(&saved.messages);
         if let Ok(Some(occupancy)) = occupancy(&saved.state) {
             self.occupancy = Some(occupancy);
@@ -551,21 +552,6 @@ fn is_void(event: &RunEvent) -> bool {
 /// Returns whether an event is text or thinking of the model.
 fn is_speech(event: &RunEvent) -> bool {
     matches!(event, RunEvent::Text(_) | RunEvent::Thinking(_))
-}
-
-/// Whether the conversation on disk is current.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OnDisk {
-    Current,
-    Stale,
-}
-
-/// What [`LiveRun::idle`] read.
-pub(super) enum Idle {
-    /// A new checkpoint arrived.
-    Changed,
-    /// An event that was queued.
-    Same,
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::conversation_slot::Conversation;
 use super::error_text::ContinuationLost;
 use super::request::{Frontend, TurnRequest};
 use super::start_run;
-use super::turn_progress::{Shown, TurnProgress};
+use super::turn_progress::TurnProgress;
 use crate::conversation::image::DecodedImage;
 use crate::conversation::journal::PausedTurn;
 use crate::conversation::lost_turn::{LostTurn, ResumePrompt};
@@ -83,22 +83,15 @@ pub(super) struct Ready {
     pub(super) unshown: String,
 }
 
-/// How much a new run may repeat of what the lost one did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Repeating {
-    /// It may answer the tool results again.
-    Allowed,
-    /// It may only continue from its checkpoint, because the host was shown something since.
-    Never,
-}
-
-/// Tries to recover a turn from its stored conversation.
+/// Tries to recover a turn from its stored conversation. `may_answer_again` says whether the new run
+/// may answer the tool results again; otherwise it may only continue from its checkpoint, because the
+/// host was shown something since.
 pub(super) fn recover(
     request: &TurnRequest,
     kept: Option<Conversation>,
     key: &SessionKey,
     loss: LossKind,
-    repeating: Repeating,
+    may_answer_again: bool,
 ) -> RecoveryOutcome {
     let messages = &request.transcript.messages;
     let Some(come) = LostTurn::read(messages) else {
@@ -144,13 +137,13 @@ pub(super) fn recover(
                 Some(known) => come.prompt_since(known, conversation.answer.as_deref(), &asked),
                 None => come.prompt_since(come.turn_start.start, None, &asked),
             };
-            if repeating == Repeating::Never && !news.text.is_empty() {
+            if !may_answer_again && !news.text.is_empty() {
                 return RecoveryOutcome::Unneeded(Some(conversation));
             }
             log_checkpoint(&conversation, &news, key, model);
             news
         }
-        RecoveryPlan::RebuildHistory(_) if repeating == Repeating::Never => {
+        RecoveryPlan::RebuildHistory(_) if !may_answer_again => {
             return RecoveryOutcome::Unneeded(Some(conversation));
         }
         RecoveryPlan::RebuildHistory(reason) => {
@@ -173,9 +166,9 @@ pub(super) fn recover(
     }))
 }
 
-/// Returns whether, and how, a turn may be recovered whose run failed while the host was connected.
+/// Returns how a run was lost that failed while the host was connected, if its turn may be recovered.
 /// At most once per turn, because local effects must not be repeated.
-pub(super) fn within_turn(ended: &Ended, tally: &TurnProgress) -> Option<(LossKind, Repeating)> {
+pub(super) fn within_turn(ended: &Ended, tally: &TurnProgress) -> Option<LossKind> {
     let Outcome::Failed(failure) = &ended.outcome else {
         return None;
     };
@@ -190,11 +183,7 @@ pub(super) fn within_turn(ended: &Ended, tally: &TurnProgress) -> Option<(LossKi
     if tally.comebacks > 0 || ended.left == run::VisibleProgress::Executed {
         return None;
     }
-    let repeating = match tally.answered() {
-        Shown::Nothing => Repeating::Allowed,
-        Shown::Something => Repeating::Never,
-    };
-    Some((loss, repeating))
+    Some(loss)
 }
 
 /// Returns the stored conversation as the planner needs it. A checkpoint of an earlier turn does

@@ -18,7 +18,7 @@ use super::activity_display::{ActivityDisplay, Record, Recorded};
 use super::channels::{OpenTurn, ReplyOnce, TurnChannels};
 use super::conversation_slot::{Conversation, ConversationSlot};
 use super::failure_cause::Cause;
-use super::live_run::{Idle, LiveRun, Pause, PendingBatch};
+use super::live_run::{LiveRun, Pause, PendingBatch};
 use super::recover;
 use super::request::{Keep, Stop, TurnEvent, TurnResult};
 use super::turn_progress::TurnProgress;
@@ -237,10 +237,10 @@ impl SessionTask {
             let until = self.live.as_ref().map(|(_, until)| *until);
             let ask = tokio::select! {
                 ask = inbox.recv() => ask,
-                idle = idle(&mut self.live) => {
+                has_changed = idle(&mut self.live) => {
                     // Not inside the select: a write that is cancelled half way would continue in
                     // the background and could overwrite a later one.
-                    if let (Idle::Changed, Some((live, _))) = (idle, &mut self.live) {
+                    if let (true, Some((live, _))) = (has_changed, &mut self.live) {
                         match live.save().await {
                             Ok(()) => self.effects.saved(&live.take_saved()),
                             Err(error) => tracing::warn!(
@@ -537,8 +537,9 @@ impl SessionTask {
     }
 }
 
-/// Reads a parked run while the host is away, so that it does not stall.
-async fn idle(live: &mut Option<(LiveRun, Instant)>) -> Idle {
+/// Reads a parked run while the host is away, so that it does not stall. Returns whether its
+/// conversation has changed.
+async fn idle(live: &mut Option<(LiveRun, Instant)>) -> bool {
     match live {
         Some((live, _)) => live.idle().await,
         None => std::future::pending().await,

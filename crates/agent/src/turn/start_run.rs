@@ -21,9 +21,7 @@ use crate::conversation::image::{self, DecodedImage};
 use crate::conversation::store::LockedConversation;
 use crate::effect_log::{EffectLog, EffectLogFile};
 use crate::message::Message;
-use crate::run::{
-    Action, RestartOwner, RetriesUsed, RetryPolicy, RunSpec, Timing, UserMessage, start,
-};
+use crate::run::{Action, RetriesUsed, RetryPolicy, RunSpec, Timing, UserMessage, start};
 use agent_tools::bridge::Bridge;
 use agent_tools::bridge::external_calls::{self, ExternalCallSender};
 use agent_tools::bridge::tool_set::{HostTool, OfferedTools, PROVIDER};
@@ -167,10 +165,7 @@ pub(super) fn launch(
         conversation.blobs(),
         RetryPolicy {
             idle: request.policy.idle_retries,
-            after_results: match request.tool_mode {
-                HostToolMode::Between => RestartOwner::Above,
-                HostToolMode::Inline => RestartOwner::Here,
-            },
+            restarts_after_results: request.tool_mode == HostToolMode::Inline,
             ..RetryPolicy::default()
         },
         Timing {

@@ -22,10 +22,10 @@ pub(super) struct TurnProgress {
     pub(super) since_checkpoint: String,
     /// The answer text of the turn.
     text_so_far: String,
-    /// How the next text relates to the answer so far.
-    next: Next,
+    /// Whether the next text is not part of the answer so far.
+    starts_paragraph: bool,
     /// Whether the host was sent answer text or a call, not only thinking.
-    answer: Answer,
+    has_answered: bool,
     /// How often the turn was recovered, the retries used by then, and how long the next run waits
     /// first.
     pub(super) comebacks: u32,
@@ -35,32 +35,16 @@ pub(super) struct TurnProgress {
     retries: u32,
 }
 
-#[derive(Default, Clone, Copy, PartialEq)]
-enum Answer {
-    #[default]
-    Unsent,
-    Sent,
-}
-
-/// How text relates to the text before it.
-#[derive(Default, Clone, Copy, PartialEq)]
-enum Next {
-    #[default]
-    Continue,
-    /// It answers something else, in a run of its own.
-    Separate,
-}
-
 impl TurnProgress {
     /// Starts a new paragraph: the next text is not part of the answer so far.
     pub(super) fn start_paragraph(&mut self) {
-        self.next = Next::Separate;
+        self.starts_paragraph = true;
     }
 
     /// Returns the text as it is sent after the answer so far. White space is ignored where the
     /// answer is compared with a checkpoint.
     fn separated(&mut self, text: String) -> String {
-        let continues = std::mem::take(&mut self.next) == Next::Continue;
+        let continues = !std::mem::take(&mut self.starts_paragraph);
         if continues || self.text_so_far.is_empty() || self.text_so_far.ends_with("\n\n") {
             text
         } else {
@@ -116,11 +100,8 @@ impl TurnProgress {
     }
 
     /// Returns whether the host was shown anything that a second run would repeat.
-    pub(super) fn answered(&self) -> Shown {
-        match self.answer {
-            Answer::Unsent => Shown::Nothing,
-            Answer::Sent => Shown::Something,
-        }
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered
     }
 
     /// Returns the notice for the second retry of the turn: the first is usually over soon, and
@@ -134,17 +115,10 @@ impl TurnProgress {
     }
 }
 
-/// Whether the host was shown anything of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shown {
-    Nothing,
-    Something,
-}
-
 /// Sends an event to the host and counts what the model wrote.
 pub(super) async fn send_event(event: TurnEvent, request: &OpenTurn, tally: &mut TurnProgress) {
     if matches!(event, TurnEvent::Text(_) | TurnEvent::ToolCall { .. }) {
-        tally.answer = Answer::Sent;
+        tally.has_answered = true;
     }
     let event = match event {
         TurnEvent::Text(text) => TurnEvent::Text(tally.separated(text)),

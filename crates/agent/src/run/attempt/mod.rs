@@ -173,7 +173,7 @@ struct Attempt<'a> {
     /// Frames that are still queued ahead of, and including, the cancellation.
     unsent_until_cancel: usize,
     /// Whether there is capacity to read. While reading is paused, silence means nothing.
-    reading: ReadState,
+    is_reading: bool,
     /// User messages sent on this stream.
     injected: BTreeSet<Uuid>,
     /// The calls and completed tools that are offered together.
@@ -183,12 +183,6 @@ struct Attempt<'a> {
     watchdog: Watchdog,
     /// Questions that the user has not answered yet. While there are any, silence is not a stall.
     questions: JoinSet<(u32, AskQuestionResult)>,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum ReadState {
-    On,
-    Paused,
 }
 
 /// Drives a stream to its end.
@@ -218,7 +212,7 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         cancel_deadline: None,
         cancel_received_by: None,
         unsent_until_cancel: 0,
-        reading: ReadState::On,
+        is_reading: true,
         injected: BTreeSet::new(),
         batch: CallBatch::default(),
         results_first: None,
@@ -260,17 +254,13 @@ impl Attempt<'_> {
                 timer.as_mut().reset(armed);
             }
             let room = self.outbox_bytes < MAX_OUTBOX;
-            self.pace(if room && !self.pending.is_full() {
-                ReadState::On
-            } else {
-                ReadState::Paused
-            });
-            let reading = self.reading == ReadState::On;
+            self.set_reading(room && !self.pending.is_full());
+            let is_reading = self.is_reading;
             if !self.holds_commands() {
                 self.results_first = None;
             }
             let event = tokio::select! {
-                received = self.stream.incoming.next(), if reading => AttemptEvent::Received(received),
+                received = self.stream.incoming.next(), if is_reading => AttemptEvent::Received(received),
                 sent = flush(&self.stream.outgoing, &mut self.outbox), if !self.outbox.is_empty() => {
                     AttemptEvent::Sent(sent)
                 }

@@ -1,7 +1,7 @@
 //! Calls and cards for the host: collected until everything that arrived together is read, written
 //! to disk, and then shown.
 
-use super::{LiveRun, OnDisk, Pause};
+use super::{LiveRun, Pause};
 use crate::conversation::journal::{PausedTurn, PendingCall};
 use crate::conversation::lost_turn::TurnStart;
 use crate::conversation::recovery::UnixMillis;
@@ -91,7 +91,7 @@ impl LiveRun {
             recorded_at: now.0,
             session: key.name().map(str::to_owned),
         });
-        self.on_disk = OnDisk::Stale;
+        self.is_saved = false;
     }
 
     fn cursors_name(&self, id: &str) -> Option<String> {

@@ -19,7 +19,7 @@ use crate::turn::conversation_slot::Conversation;
 use crate::turn::error_text::{EFFECTS_LOST, wording};
 use crate::turn::failure_cause::Cause;
 use crate::turn::live_run::{LiveRun, user_texts};
-use crate::turn::recover::{self, Ready, RecoveryOutcome, Repeating};
+use crate::turn::recover::{self, Ready, RecoveryOutcome};
 use crate::turn::request::{Stop, TurnEvent, TurnResult};
 use crate::turn::start_run;
 use crate::turn::turn_progress::{TurnProgress, send_event};
@@ -121,22 +121,21 @@ impl SessionTask {
             return Err(self.show_unread(text, conversation, request, tally).await);
         }
         let key = self.memory.key();
-        let (mine, lost) =
-            match recover::recover(request, mine, key, LossKind::Gone, Repeating::Allowed) {
-                RecoveryOutcome::Ready(ready) => {
-                    let Ready {
-                        conversation,
-                        action,
-                        unshown,
-                    } = *ready;
-                    tally.comebacks += 1;
-                    let mut live = self.launch(conversation, action, request, tally).await;
-                    live.queue_text(unshown);
-                    return Ok(live);
-                }
-                RecoveryOutcome::Unneeded(mine) => (mine, None),
-                RecoveryOutcome::Skipped(mine, lost) => (mine, Some(lost)),
-            };
+        let (mine, lost) = match recover::recover(request, mine, key, LossKind::Gone, true) {
+            RecoveryOutcome::Ready(ready) => {
+                let Ready {
+                    conversation,
+                    action,
+                    unshown,
+                } = *ready;
+                tally.comebacks += 1;
+                let mut live = self.launch(conversation, action, request, tally).await;
+                live.queue_text(unshown);
+                return Ok(live);
+            }
+            RecoveryOutcome::Unneeded(mine) => (mine, None),
+            RecoveryOutcome::Skipped(mine, lost) => (mine, Some(lost)),
+        };
         let sent = mine
             .as_ref()
             .and_then(|conversation| conversation.sent.as_ref());
@@ -260,10 +259,12 @@ impl SessionTask {
         tally: &mut TurnProgress,
     ) -> Option<LiveRun> {
         let ended = ended?;
-        let (loss, repeating) = recover::within_turn(ended, tally)?;
+        let loss = recover::within_turn(ended, tally)?;
+        let may_answer_again = !tally.has_answered();
         let kept = Some(live.conversation.clone());
         let key = self.memory.key();
-        let RecoveryOutcome::Ready(ready) = recover::recover(request, kept, key, loss, repeating)
+        let RecoveryOutcome::Ready(ready) =
+            recover::recover(request, kept, key, loss, may_answer_again)
         else {
             return None;
         };
