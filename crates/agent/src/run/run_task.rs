@@ -37,9 +37,9 @@ const EVENTS: QueueBounds = QueueBounds {
     bytes: 1024 * 1024,
 };
 /// Consecutive streams that full connections may refuse before it counts as a failure.
-const MOST_REFUSED: u32 = 4;
+const MAX_REFUSED: u32 = 4;
 /// How often the token of a run may expire during it.
-const MOST_EXPIRED_TOKENS: u32 = 8;
+const MAX_EXPIRED_TOKENS: u32 = 8;
 
 /// A command for a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,7 +56,7 @@ pub enum Command {
     /// interrupted.
     Leave,
     /// Shortens the wait of a cancelled run, because the owner waits for it to end.
-    Hurry,
+    ShortenCancel,
 }
 
 /// A user message for a run that is in progress.
@@ -119,7 +119,7 @@ pub fn start(
         events,
         commands: inbox,
         ids,
-        ledger: RetryBudget::after(spent),
+        retry_budget: RetryBudget::after(spent),
         is_reached: false,
         usage: None,
         attempts: 0,
@@ -169,7 +169,7 @@ struct RunTask {
     events: queue::Sender<RunEvent>,
     commands: mpsc::Receiver<Command>,
     ids: RequestIds,
-    ledger: RetryBudget,
+    retry_budget: RetryBudget,
     /// Whether the server has accepted a stream.
     is_reached: bool,
     usage: Option<Usage>,
@@ -226,9 +226,12 @@ impl RunTask {
                 failing_since = None;
             }
             let failing_since = *failing_since.get_or_insert(now);
-            self.ledger.set_without_progress(now - failing_since);
-            let (delay, from) = match self.ledger.next(&policy, &failure, progress, jitter()) {
-                RetryDecision::GiveUp if self.ledger.is_out_of_time() => {
+            self.retry_budget.set_without_progress(now - failing_since);
+            let (delay, from) = match self
+                .retry_budget
+                .next(&policy, &failure, progress, jitter())
+            {
+                RetryDecision::GiveUp if self.retry_budget.is_out_of_time() => {
                     tracing::debug!(class, "run.out_of_time");
                     break Outcome::Failed(Failure::persistent(policy.transport_time));
                 }
@@ -259,7 +262,7 @@ impl RunTask {
         self.log_end(&outcome, started);
         let rest = match &outcome {
             Outcome::Failed(failure) if failure.retry() == Retry::Server => {
-                retry::delay(&self.policy, self.ledger.spent().server, jitter())
+                retry::delay(&self.policy, self.retry_budget.spent().server, jitter())
             }
             _ => Duration::ZERO,
         };
@@ -268,7 +271,7 @@ impl RunTask {
             outcome,
             usage: self.usage,
             attempts: self.attempts,
-            spent: self.ledger.spent(),
+            spent: self.retry_budget.spent(),
             rest,
             left: self.left,
             effects: self.effects,
@@ -410,7 +413,7 @@ impl RunTask {
         }
         // A full connection has processed nothing of the stream, and the next attempt opens a new
         // connection.
-        if !closed.accepted && error.is_refusal() && self.refused < MOST_REFUSED {
+        if !closed.accepted && error.is_refusal() && self.refused < MAX_REFUSED {
             tracing::debug!("stream.refused");
             self.refused += 1;
             self.ids = self.ids.again();
@@ -435,7 +438,7 @@ impl RunTask {
             // A typed error says more than that: the user is not signed in.
             let is_typed =
                 matches!(&error, WireError::Remote(remote) if remote.cursor_error().is_some());
-            if !untouched && !is_typed && self.expired_tokens < MOST_EXPIRED_TOKENS {
+            if !untouched && !is_typed && self.expired_tokens < MAX_EXPIRED_TOKENS {
                 self.expired_tokens += 1;
                 let failure = Failure::Transport(failure.to_string());
                 return AttemptResult::Failed(failure, closed.progress);
@@ -545,7 +548,7 @@ async fn cancelled(
                 Some(Command::Cancel | Command::Leave) | None => return,
                 Some(Command::Inject(injection)) => held.push(injection),
                 // Without a stream there is nothing to send a result to.
-                Some(Command::Hurry | Command::AfterResults(_)) => {}
+                Some(Command::ShortenCancel | Command::AfterResults(_)) => {}
             },
         }
     }

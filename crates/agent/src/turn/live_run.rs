@@ -42,8 +42,8 @@ use cursor_proto::state::{ContextUsage, occupancy};
 
 /// How many events, and how many bytes of them, may queue while the host works; then the run stops
 /// reading.
-const MOST_WAITING: usize = 4096;
-const MOST_WAITING_BYTES: usize = 4 * 1024 * 1024;
+const MAX_WAITING: usize = 4096;
+const MAX_WAITING_BYTES: usize = 4 * 1024 * 1024;
 
 /// A run and its open calls, events and messages.
 pub(super) struct LiveRun {
@@ -63,7 +63,7 @@ pub(super) struct LiveRun {
     /// That history without the latest user message, if nothing else came with it.
     before_message: Option<Fingerprint>,
     /// Calls of host tools that do not come from Cursor.
-    inlet: ExternalCallReceiver,
+    call_receiver: ExternalCallReceiver,
     /// Calls that were offered to the host and have no result, oldest first. They stay here while
     /// the run is being cancelled: dropping one is an answer, which would be recorded as its result.
     open: Vec<HostCall>,
@@ -113,7 +113,7 @@ impl LiveRun {
         conversation: Conversation,
         KnownHistory { covers, answer }: KnownHistory,
         show: ActivityDisplay,
-        inlet: ExternalCallReceiver,
+        call_receiver: ExternalCallReceiver,
         tools: watch::Sender<Arc<TurnTools>>,
     ) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl LiveRun {
             answer: AnswerRounds::new(covers, answer),
             before_message: None,
             wait_display: WaitDisplay::default(),
-            inlet,
+            call_receiver,
             open: Vec::new(),
             offering: Vec::new(),
             parked: ParkedAnswer::default(),
@@ -201,14 +201,14 @@ impl LiveRun {
     pub(super) async fn cancel(&mut self) {
         self.bridge.cancelled(calls(&self.waiting));
         let _ = self.handle.commands.send(Command::Cancel).await;
-        self.inlet.shut();
+        self.call_receiver.shut();
     }
 
     /// Cancels the run because another one replaces it, or may: what it was executing is recorded
     /// as interrupted.
     pub(super) async fn leave(&mut self) {
         self.send_leave().await;
-        self.inlet.shut();
+        self.call_receiver.shut();
     }
 
     async fn send_leave(&mut self) {
@@ -257,7 +257,7 @@ impl LiveRun {
             let event = tokio::select! {
                 event = self.next() => event,
                 () = &mut wanted => {
-                    let _ = self.handle.commands.send(Command::Hurry).await;
+                    let _ = self.handle.commands.send(Command::ShortenCancel).await;
                     continue;
                 }
             };
@@ -283,7 +283,7 @@ impl LiveRun {
                 self.record(event.as_ref());
                 event
             }
-            call = self.inlet.next() => Some(RunEvent::HostCall(Box::new(call))),
+            call = self.call_receiver.next() => Some(RunEvent::HostCall(Box::new(call))),
         }
     }
 
@@ -300,7 +300,7 @@ impl LiveRun {
     /// Reads one event while the host is away and returns whether the conversation changed; pends
     /// while the queue is full.
     pub(super) async fn idle(&mut self) -> bool {
-        if self.waiting.len() >= MOST_WAITING || self.waiting_bytes >= MOST_WAITING_BYTES {
+        if self.waiting.len() >= MAX_WAITING || self.waiting_bytes >= MAX_WAITING_BYTES {
             return std::future::pending().await;
         }
         let event = tokio::select! {
@@ -308,7 +308,7 @@ impl LiveRun {
                 self.record(Some(&event));
                 event
             }
-            call = self.inlet.next() => {
+            call = self.call_receiver.next() => {
                 // Cancelled calls must not fill the queue of the run's events.
                 self.waiting.retain(|event| !is_void(event));
                 RunEvent::HostCall(Box::new(call))
@@ -362,17 +362,17 @@ impl LiveRun {
     pub(super) async fn drive(
         &mut self,
         request: &mut OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
         offered: &mut PendingBatch,
     ) -> Pause {
         if let Some(text) = self.parked.repeated.take() {
             if !text.is_empty() {
-                send_event(TurnEvent::Text(text), request, tally).await;
+                send_event(TurnEvent::Text(text), request, progress).await;
             }
             return Pause::ToolUse;
         }
         while *offered == PendingBatch::Nothing && !self.later.is_empty() {
-            send_event(self.later.remove(0), request, tally).await;
+            send_event(self.later.remove(0), request, progress).await;
         }
         let line = self.wait_display.begin();
         send_wait(line, request);
@@ -435,9 +435,9 @@ impl LiveRun {
                     TurnEvent::Retrying(failure.to_string())
                 }
                 Some(RunEvent::Checkpoint(saved)) => {
-                    tally.since_checkpoint.clone_from(&saved.unacknowledged);
+                    progress.since_checkpoint.clone_from(&saved.unacknowledged);
                     self.checkpoint(saved);
-                    self.count(tally);
+                    self.count(progress);
                     continue;
                 }
                 Some(RunEvent::HostCall(call)) => {
@@ -465,17 +465,17 @@ impl LiveRun {
                         if let Some(answer) = &mut self.conversation.answer {
                             answer.push_str(&rest);
                         }
-                        send_event(TurnEvent::Text(rest), request, tally).await;
+                        send_event(TurnEvent::Text(rest), request, progress).await;
                     }
                     return Pause::Over(Some(Box::new(ended)));
                 }
-                Some(event) => match self.activity(event, request, tally, offered).await {
+                Some(event) => match self.activity(event, request, progress, offered).await {
                     Some(pause) => return pause,
                     None => continue,
                 },
                 None => return Pause::Over(None),
             };
-            send_event(shown, request, tally).await;
+            send_event(shown, request, progress).await;
         }
     }
 
@@ -495,10 +495,10 @@ impl LiveRun {
 
     /// Reports the context size of the newest checkpoint, which may have arrived while the host was
     /// away.
-    fn count(&self, tally: &mut TurnProgress) {
+    fn count(&self, progress: &mut TurnProgress) {
         if let Some(occupancy) = &self.occupancy {
-            tally.seen.occupied = Some(occupancy.used.into());
-            tally.window = Some(occupancy.limit).filter(|limit| *limit > 0);
+            progress.seen.occupied = Some(occupancy.used.into());
+            progress.window = Some(occupancy.limit).filter(|limit| *limit > 0);
         }
     }
 

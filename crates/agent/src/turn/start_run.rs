@@ -40,17 +40,17 @@ pub(super) struct SessionResources<'a> {
     /// Recorded results of the cards the host was sent.
     pub(super) recorded: &'a Recorded,
     /// Commands that outlive a run.
-    pub(super) bench: &'a Arc<ShellSession>,
+    pub(super) shell_session: &'a Arc<ShellSession>,
     /// File contents that host tools have shown.
-    pub(super) seen: &'a Arc<ReadCache>,
+    pub(super) read_cache: &'a Arc<ReadCache>,
     /// Native tools the host has allowed for this session.
     pub(super) granted: &'a GrantedTools,
     /// The user's Cursor settings.
     pub(super) settings: Arc<CursorConfig>,
     /// The file of the effect log.
     pub(super) log_file: Option<Arc<EffectLogFile>>,
-    /// Publishes the gate of each run.
-    pub(super) gate: &'a watch::Sender<Weak<ExternalCallSender>>,
+    /// Publishes the sender of external calls of each run.
+    pub(super) external_calls: &'a watch::Sender<Weak<ExternalCallSender>>,
 }
 
 /// What happened earlier in the turn a run is started for.
@@ -75,13 +75,13 @@ pub(super) fn launch(
     request: &OpenTurn,
     snapshot: OfferedTools,
     before: CarriedOver,
-    surroundings: &SessionResources<'_>,
+    resources: &SessionResources<'_>,
 ) -> LiveRun {
     let mut offers = snapshot.offers();
     let host_offers = offers.clone();
     let tools = request.tools();
     if tools.mcp_servers {
-        offers.extend(surroundings.settings.servers.offers(offers.len()));
+        offers.extend(resources.settings.servers.offers(offers.len()));
     }
     let hosted = snapshot
         .tools
@@ -94,11 +94,11 @@ pub(super) fn launch(
             ]
         });
     let show = ActivityDisplay::new(
-        surroundings.recorded.clone(),
+        resources.recorded.clone(),
         request.workspace.clone(),
         hosted,
         tools.decisions.clone(),
-        surroundings.bench,
+        resources.shell_session,
     );
     let facts = RunContext {
         workspace: request.workspace.clone(),
@@ -106,7 +106,7 @@ pub(super) fn launch(
         offers: host_offers,
         home: request.policy.home.clone(),
         shell: request.policy.shell.clone(),
-        settings: Arc::clone(&surroundings.settings),
+        settings: Arc::clone(&resources.settings),
         repositories: Arc::clone(request.library.repositories()),
         ..RunContext::default()
     };
@@ -120,26 +120,26 @@ pub(super) fn launch(
     };
     let execution = handlers::ExecutorOptions {
         policy: &policy.native,
-        shell_session: surroundings.bench,
+        shell_session: resources.shell_session,
         current,
-        granted: surroundings.granted.clone(),
+        granted: resources.granted.clone(),
         bridge: Arc::clone(&bridge),
-        seen: Arc::clone(surroundings.seen),
+        seen: Arc::clone(resources.read_cache),
     };
-    let inlet = external_calls::open(Arc::clone(&bridge));
-    surroundings.gate.send_replace(inlet.gate());
+    let call_receiver = external_calls::open(Arc::clone(&bridge));
+    resources.external_calls.send_replace(call_receiver.gate());
     // Inside the hooks, because what they refuse must not be logged as started.
     let executor = HookedExecutor::around(
         IntentLogger::around(
             handlers::executor(facts, execution),
-            surroundings.log_file.clone(),
+            resources.log_file.clone(),
             request.tool_mode == HostToolMode::Inline,
         ),
-        &surroundings.settings,
+        &resources.settings,
         HookContext {
             workspace: request.workspace.clone(),
             home: policy.home.clone(),
-            shell_session: Arc::clone(surroundings.bench),
+            shell_session: Arc::clone(resources.shell_session),
             conversation: conversation.id.clone(),
             model: request.model.id.clone(),
         },
@@ -179,7 +179,15 @@ pub(super) fn launch(
         covers,
         answer: before.answer,
     };
-    LiveRun::new(handle, bridge, conversation, history, show, inlet, tools)
+    LiveRun::new(
+        handle,
+        bridge,
+        conversation,
+        history,
+        show,
+        call_receiver,
+        tools,
+    )
 }
 
 /// Returns a user message, with its images.

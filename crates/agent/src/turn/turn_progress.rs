@@ -28,7 +28,7 @@ pub(super) struct TurnProgress {
     has_answered: bool,
     /// How often the turn was recovered, the retries used by then, and how long the next run waits
     /// first.
-    pub(super) comebacks: u32,
+    pub(super) recoveries: u32,
     pub(super) spent: RetriesUsed,
     pub(super) rest: Duration,
     /// How often a connection failed and was retried.
@@ -116,24 +116,24 @@ impl TurnProgress {
 }
 
 /// Sends an event to the host and counts what the model wrote.
-pub(super) async fn send_event(event: TurnEvent, request: &OpenTurn, tally: &mut TurnProgress) {
+pub(super) async fn send_event(event: TurnEvent, request: &OpenTurn, progress: &mut TurnProgress) {
     if matches!(event, TurnEvent::Text(_) | TurnEvent::ToolCall { .. }) {
-        tally.has_answered = true;
+        progress.has_answered = true;
     }
     let event = match event {
-        TurnEvent::Text(text) => TurnEvent::Text(tally.separated(text)),
+        TurnEvent::Text(text) => TurnEvent::Text(progress.separated(text)),
         event => event,
     };
     if let TurnEvent::Text(text) = &event {
-        tally.since_checkpoint.push_str(text);
-        tally.text_so_far.push_str(text);
+        progress.since_checkpoint.push_str(text);
+        progress.text_so_far.push_str(text);
     }
     match &event {
-        TurnEvent::Text(text) | TurnEvent::Thinking(text) => tally.output += usage::units(text),
+        TurnEvent::Text(text) | TurnEvent::Thinking(text) => progress.output += usage::units(text),
         TurnEvent::ToolCall {
             name, arguments, ..
         } => {
-            tally.output += usage::units(name) + usage::units(&arguments.to_string());
+            progress.output += usage::units(name) + usage::units(&arguments.to_string());
         }
         TurnEvent::ThinkingDone
         | TurnEvent::Request(_)
@@ -142,7 +142,7 @@ pub(super) async fn send_event(event: TurnEvent, request: &OpenTurn, tally: &mut
         | TurnEvent::Remark(_)
         | TurnEvent::Notice(_) => {}
     }
-    let notice = tally.notice(&event);
+    let notice = progress.notice(&event);
     request.send(event).await;
     if let Some(notice) = notice {
         request.send(TurnEvent::Notice(notice)).await;

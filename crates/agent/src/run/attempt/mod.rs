@@ -152,7 +152,7 @@ struct Attempt<'a> {
     /// Whether text was received since that checkpoint.
     has_text: bool,
     usage: Option<Usage>,
-    tally: StreamStats,
+    stats: StreamStats,
     accepted: bool,
     last_inbound: Instant,
     next_heartbeat: Instant,
@@ -203,7 +203,7 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         reader: CheckpointReader::default(),
         has_text: false,
         usage: None,
-        tally: StreamStats::new(now),
+        stats: StreamStats::new(now),
         accepted: false,
         last_inbound: now,
         turn_ended: None,
@@ -220,7 +220,7 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         questions: JoinSet::new(),
     };
     let mut reason = attempt.run().await;
-    attempt.tally.close(&reason);
+    attempt.stats.close(&reason);
     attempt.close_batch(&reason);
     if let CloseReason::Finished = reason {
         attempt.release_all();
@@ -375,7 +375,7 @@ impl Attempt<'_> {
             AttemptEvent::Command(Some(Command::Cancel | Command::Leave) | None) => {
                 Some(CloseReason::Cancelled)
             }
-            AttemptEvent::Command(Some(Command::Hurry)) => {
+            AttemptEvent::Command(Some(Command::ShortenCancel)) => {
                 self.shorten_cancel();
                 None
             }
@@ -403,7 +403,7 @@ impl Attempt<'_> {
         let Received::Message(message) = received else {
             return None;
         };
-        self.tally.message();
+        self.stats.message();
         self.watchdog
             .record_message(message.message.as_ref(), self.last_inbound);
         if classify(message.message.as_ref()) == Activity::Liveness {
@@ -449,8 +449,8 @@ impl Attempt<'_> {
         self.after_turn_end(&event);
         self.note_received(&event);
         match &event {
-            RunEvent::Text(text) => self.tally.text(text.len(), self.last_inbound),
-            RunEvent::Thinking(text) => self.tally.thinking(text.len(), self.last_inbound),
+            RunEvent::Text(text) => self.stats.text(text.len(), self.last_inbound),
+            RunEvent::Thinking(text) => self.stats.thinking(text.len(), self.last_inbound),
             _ => {}
         }
         if let RunEvent::Text(_) | RunEvent::Thinking(_) = &event {
@@ -496,7 +496,7 @@ impl Attempt<'_> {
 
     fn count_written(&mut self, request: &KvServerMessage) {
         if let Some(kv_server_message::Message::SetBlobArgs(args)) = &request.message {
-            self.tally
+            self.stats
                 .blob_written(args.blob_data.len(), self.last_inbound);
         }
     }
@@ -504,7 +504,7 @@ impl Attempt<'_> {
     fn count_read(&mut self, reply: &KvClientMessage) {
         if let Some(kv_client_message::Message::GetBlobResult(result)) = &reply.message {
             let bytes = result.blob_data.as_ref().map_or(0, Bytes::len);
-            self.tally.blob_read(bytes, self.last_inbound);
+            self.stats.blob_read(bytes, self.last_inbound);
         }
     }
 

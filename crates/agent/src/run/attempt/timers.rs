@@ -169,7 +169,7 @@ impl Attempt<'_> {
         }
         if now >= self.next_heartbeat {
             self.next_heartbeat = now + self.context.timing.heartbeat;
-            self.tally.heartbeat();
+            self.stats.heartbeat();
             self.post(&AgentClientMessage {
                 message: Some(agent_client_message::Message::ClientHeartbeat(
                     ClientHeartbeat {},
@@ -177,7 +177,7 @@ impl Attempt<'_> {
             });
         }
         for frame in self.execs.beat(now) {
-            self.tally.exec_heartbeat();
+            self.stats.exec_heartbeat();
             self.post(&frame);
         }
         None

@@ -100,10 +100,14 @@ impl LiveRun {
     }
 
     /// Sends the collected calls and cards to the host.
-    pub(in crate::turn) async fn present(&mut self, request: &OpenTurn, tally: &mut TurnProgress) {
+    pub(in crate::turn) async fn present(
+        &mut self,
+        request: &OpenTurn,
+        progress: &mut TurnProgress,
+    ) {
         self.parked.record(&self.offering);
         for call in std::mem::take(&mut self.offering) {
-            send_event(call, request, tally).await;
+            send_event(call, request, progress).await;
         }
     }
 
@@ -119,7 +123,7 @@ impl LiveRun {
         &mut self,
         event: RunEvent,
         request: &OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
         offered: &mut PendingBatch,
     ) -> Option<Pause> {
         let surface = match request.tool_mode {
@@ -136,7 +140,7 @@ impl LiveRun {
             activity_display::Shown::Nothing => {}
             activity_display::Shown::Lines(lines) if *offered == PendingBatch::Nothing => {
                 for line in lines {
-                    send_event(line, request, tally).await;
+                    send_event(line, request, progress).await;
                 }
             }
             activity_display::Shown::Lines(lines) => self.later.extend(lines),

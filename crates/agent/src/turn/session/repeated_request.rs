@@ -34,16 +34,16 @@ impl SessionTask {
     pub(super) async fn repeat_answer(
         &mut self,
         request: &OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
     ) -> Option<TurnResult> {
         let last = self.last_answer.take()?;
         if !ends_with_results(request) || history(request) != last.history {
             return None;
         }
         tracing::debug!("turn.repeated");
-        send_event(TurnEvent::Text(last.text.clone()), request, tally).await;
+        send_event(TurnEvent::Text(last.text.clone()), request, progress).await;
         self.last_answer = Some(last);
-        Some(tally.result(Stop::Finished, None, request))
+        Some(progress.result(Stop::Finished, None, request))
     }
 }
 

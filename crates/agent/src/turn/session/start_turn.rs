@@ -32,15 +32,15 @@ impl SessionTask {
     pub(super) async fn begin(
         &mut self,
         request: &mut OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
     ) -> Result<LiveRun, TurnResult> {
-        let mut live = match self.resume_parked(request, tally).await {
+        let mut live = match self.resume_parked(request, progress).await {
             Some(live) => live,
             None => {
-                if let Some(result) = self.repeat_answer(request, tally).await {
+                if let Some(result) = self.repeat_answer(request, progress).await {
                     return Err(result);
                 }
-                self.start_run(request, tally).await?
+                self.start_run(request, progress).await?
             }
         };
         self.cards = None;
@@ -59,7 +59,7 @@ impl SessionTask {
     async fn resume_parked(
         &mut self,
         request: &OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
     ) -> Option<LiveRun> {
         let (mut live, _) = self.live.take()?;
         let Transcripted { system, messages } = transcript(request);
@@ -71,7 +71,7 @@ impl SessionTask {
                 live.repeat();
                 return Some(live);
             }
-            live.resume(system, messages, tally).await;
+            live.resume(system, messages, progress).await;
             tracing::debug!(decision = "live resume", "plan");
             return Some(live);
         }
@@ -99,59 +99,61 @@ impl SessionTask {
     async fn start_run(
         &mut self,
         request: &mut OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
     ) -> Result<LiveRun, TurnResult> {
         let pictures = image::latest(&request.transcript.messages)
             .map_err(|error| TurnResult::failed(Cause::Request, error.to_string()))?;
-        let taken = self.memory.take().await;
+        let taken = self.slot.take().await;
         let taken = taken.map_err(|busy| TurnResult::failed(Cause::Taken, busy.to_string()))?;
         self.notice(request, taken.notice).await;
         if let Some(left) = taken.log_file {
             self.effects.found(left);
         }
         self.inbox.add_first(taken.messages);
-        let mut mine = taken
+        let mut stored = taken
             .conversation
             .filter(|conversation| conversation.account == request.account);
-        let unread = mine.as_mut().and_then(|mine| mine.unread.take());
-        if let (Some(text), Some(conversation)) = (unread, mine.as_ref())
+        let unread = stored.as_mut().and_then(|stored| stored.unread.take());
+        if let (Some(text), Some(conversation)) = (unread, stored.as_ref())
             && returns_cards(conversation, &request.transcript.messages)
         {
             let conversation = conversation.clone();
-            return Err(self.show_unread(text, conversation, request, tally).await);
+            return Err(self
+                .show_unread(text, conversation, request, progress)
+                .await);
         }
-        let key = self.memory.key();
-        let (mine, lost) = match recover::recover(request, mine, key, LossKind::Gone, true) {
+        let key = self.slot.key();
+        let (stored, lost) = match recover::recover(request, stored, key, LossKind::Gone, true) {
             RecoveryOutcome::Ready(ready) => {
                 let Ready {
                     conversation,
                     action,
                     unshown,
                 } = *ready;
-                tally.comebacks += 1;
-                let mut live = self.launch(conversation, action, request, tally).await;
+                progress.recoveries += 1;
+                let mut live = self.launch(conversation, action, request, progress).await;
                 live.queue_text(unshown);
                 return Ok(live);
             }
-            RecoveryOutcome::Unneeded(mine) => (mine, None),
-            RecoveryOutcome::Skipped(mine, lost) => (mine, Some(lost)),
+            RecoveryOutcome::Unneeded(stored) => (stored, None),
+            RecoveryOutcome::Skipped(stored, lost) => (stored, Some(lost)),
         };
-        let sent = mine
+        let sent = stored
             .as_ref()
             .and_then(|conversation| conversation.sent.as_ref());
-        let answer = mine
+        let answer = stored
             .as_ref()
             .and_then(|conversation| conversation.answer.as_deref());
         let Transcripted { system, messages } = transcript(request);
         let mut unshown_text = String::new();
-        let asked = mine
+        let paused_calls = stored
             .as_ref()
             .and_then(|conversation| conversation.pause.as_ref());
-        let asked = asked.map_or_else(Vec::new, PausedTurn::all);
-        let (conversation, text) = match plan_send(sent, answer, &asked, system, messages) {
+        let paused_calls = paused_calls.map_or_else(Vec::new, PausedTurn::all);
+        let (conversation, text) = match plan_send(sent, answer, &paused_calls, system, messages) {
             SendPlan::Nothing => {
                 // Put the conversation back unchanged.
-                if let Some(conversation) = mine {
+                if let Some(conversation) = stored {
                     let notice = self.put(conversation).await;
                     self.notice(request, notice).await;
                 }
@@ -169,12 +171,12 @@ impl SessionTask {
             SendPlan::Resume { unshown } => {
                 tracing::debug!(decision = "resume", "plan");
                 unshown_text = unshown;
-                (mine, None)
+                (stored, None)
             }
             SendPlan::Incremental { text, unshown } => {
                 tracing::debug!(decision = "incremental", new = %Digest(&text), "plan");
                 unshown_text = unshown;
-                (mine, Some(text))
+                (stored, Some(text))
             }
             SendPlan::Bootstrap {
                 history,
@@ -189,7 +191,7 @@ impl SessionTask {
                     "plan"
                 );
                 let sent_tokens = usage::estimate(system) + usage::words(history);
-                tally.count_tokens(sent_tokens.min(request.limits.window));
+                progress.count_tokens(sent_tokens.min(request.limits.window));
                 let fresh = start_run::rebuilt(request, history, taken.kept);
                 let failed = |problem| match &lost {
                     Some(lost) => {
@@ -213,7 +215,7 @@ impl SessionTask {
                 mode: request.mode,
             }),
         };
-        let mut live = self.launch(conversation, action, request, tally).await;
+        let mut live = self.launch(conversation, action, request, progress).await;
         // A turn requested while another one ran cannot know that one's answer, which the host was
         // shown.
         if self
@@ -231,7 +233,7 @@ impl SessionTask {
         text: String,
         mut conversation: Conversation,
         request: &OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
     ) -> TurnResult {
         let Transcripted { system, messages } = transcript(request);
         let answer = conversation.answer.as_deref();
@@ -242,11 +244,11 @@ impl SessionTask {
             .map(|_| Fingerprint::of(system, messages));
         conversation.answer = Some(text.clone());
         conversation.pause = None;
-        send_event(TurnEvent::Text(text), request, tally).await;
+        send_event(TurnEvent::Text(text), request, progress).await;
         let notice = self.put(conversation).await;
         self.notice(request, notice).await;
         self.effects.answered();
-        tally.result(Stop::Finished, None, request)
+        progress.result(Stop::Finished, None, request)
     }
 
     /// Returns a run that replaces one that failed after the host had sent its results, if the turn
@@ -256,13 +258,13 @@ impl SessionTask {
         live: &LiveRun,
         ended: Option<&Ended>,
         request: &OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
     ) -> Option<LiveRun> {
         let ended = ended?;
-        let loss = recover::within_turn(ended, tally)?;
-        let may_answer_again = !tally.has_answered();
+        let loss = recover::within_turn(ended, progress)?;
+        let may_answer_again = !progress.has_answered();
         let kept = Some(live.conversation.clone());
-        let key = self.memory.key();
+        let key = self.slot.key();
         let RecoveryOutcome::Ready(ready) =
             recover::recover(request, kept, key, loss, may_answer_again)
         else {
@@ -275,9 +277,9 @@ impl SessionTask {
             unshown: _,
         } = *ready;
         let action = match (action, loss) {
-            (Action::Resume, LossKind::Silent) if !tally.since_checkpoint.trim().is_empty() => {
+            (Action::Resume, LossKind::Silent) if !progress.since_checkpoint.trim().is_empty() => {
                 Action::UserMessage(UserMessage {
-                    text: prompts::continue_answer(&tally.since_checkpoint),
+                    text: prompts::continue_answer(&progress.since_checkpoint),
                     images: Vec::new(),
                     mode: request.mode,
                 })
@@ -287,16 +289,16 @@ impl SessionTask {
         let Transcripted { system, messages } = transcript(request);
         let history = Fingerprint::of(system, messages);
         self.effects.keep(history, ended.effects.clone());
-        tally.comebacks += 1;
-        (tally.spent, tally.rest) = (ended.spent, ended.rest);
+        progress.recoveries += 1;
+        (progress.spent, progress.rest) = (ended.spent, ended.rest);
         if let Outcome::Failed(failure) = &ended.outcome {
             let event = TurnEvent::Retrying(failure.to_string());
             request.send(event).await;
         }
         // The prompt was counted when it was first sent.
-        let counted = tally.seen.input;
-        let live = self.launch(conversation, action, request, tally).await;
-        tally.seen.input = counted;
+        let counted = progress.seen.input;
+        let live = self.launch(conversation, action, request, progress).await;
+        progress.seen.input = counted;
         Some(live)
     }
 
@@ -306,11 +308,11 @@ impl SessionTask {
         conversation: Conversation,
         action: Action,
         request: &OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
     ) -> LiveRun {
         if let Action::UserMessage(message) = &action {
-            tally.count_text(&message.text);
-            tally.count_tokens(usage::pictures(message.images.len()));
+            progress.count_text(&message.text);
+            progress.count_tokens(usage::pictures(message.images.len()));
         }
         let snapshot = start_run::snapshot(request);
         for warning in &snapshot.warnings {
@@ -332,34 +334,27 @@ impl SessionTask {
         }
         let started_from = start(&conversation);
         let (effects, log_file) = self.effects.begin(request, &conversation, started_from);
-        let surroundings = start_run::SessionResources {
+        let resources = start_run::SessionResources {
             recorded: &self.recorded,
-            bench: &self.bench,
-            seen: &self.seen,
+            shell_session: &self.shell_session,
+            read_cache: &self.read_cache,
             granted: &self.granted,
-            gate: &self.gate,
+            external_calls: &self.external_calls,
             settings,
             log_file,
         };
         let before = start_run::CarriedOver {
-            spent: tally.spent,
-            rest: std::mem::take(&mut tally.rest),
-            shown: tally.since_checkpoint.clone(),
-            answer: tally.answer().to_owned(),
+            spent: progress.spent,
+            rest: std::mem::take(&mut progress.rest),
+            shown: progress.since_checkpoint.clone(),
+            answer: progress.answer().to_owned(),
             effects,
         };
         // On every event of the run, because recovery events carry the same key.
-        let key = self.memory.key().prefix();
+        let key = self.slot.key().prefix();
         let span = tracing::debug_span!("bridge", bridgeKeyPrefix = key);
         span.in_scope(|| {
-            start_run::launch(
-                conversation,
-                action,
-                request,
-                snapshot,
-                before,
-                &surroundings,
-            )
+            start_run::launch(conversation, action, request, snapshot, before, &resources)
         })
     }
 
@@ -390,7 +385,7 @@ impl SessionTask {
         conversation: Conversation,
         words: Vec<UnsavedMessage>,
         request: &OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
     ) -> Result<LiveRun, String> {
         let Transcripted { system, messages } = transcript(request);
         let (sent, known) = (conversation.sent.as_ref(), conversation.answer.as_deref());
@@ -400,7 +395,7 @@ impl SessionTask {
         } else {
             Some("")
         };
-        let gap = known.map_or(AnswerGap::None, |known| compare(known, tally.answer()));
+        let gap = known.map_or(AnswerGap::None, |known| compare(known, progress.answer()));
         // What the history contains after the checkpoint is not sent separately.
         let covered = sent.map_or(0, Fingerprint::len);
         let in_history = words
@@ -439,8 +434,8 @@ impl SessionTask {
                 };
                 // No checkpoint includes this turn's answer, and the model would repeat it.
                 let mut history = before.to_vec();
-                if !tally.answer().is_empty() {
-                    history.push(Message::assistant(tally.answer()));
+                if !progress.answer().is_empty() {
+                    history.push(Message::assistant(progress.answer()));
                 }
                 let fresh = start_run::rebuilt(request, &history, conversation.into_kept());
                 if fresh.is_err() {
@@ -454,8 +449,8 @@ impl SessionTask {
             images: all.images,
             mode: request.mode,
         });
-        tally.start_paragraph();
-        let mut live = self.launch(conversation, action, request, tally).await;
+        progress.start_paragraph();
+        let mut live = self.launch(conversation, action, request, progress).await;
         live.start_with(words);
         Ok(live)
     }
