@@ -174,11 +174,8 @@ impl EffectLog {
             }
             effect.is_passed = false;
         }
-        // Without replies, only a result that the checkpoint lacks is of interest.
-        let is_needed =
-            |effect: &Effect| effect.digest.is_some() || effect.is_missing || effect.is_unconfirmed;
-        self.effects
-            .retain(|effect| !effect.is_open() && is_needed(effect));
+        self.effects.retain(|effect| !effect.is_open());
+        self.drop_unneeded();
         self.frames = BTreeSet::new();
         self.would_call_again = false;
     }
@@ -276,13 +273,16 @@ impl EffectLog {
                 effect.is_missing |= is_listed;
             }
         }
-        // Without replies, only a result that the checkpoint lacks is of interest.
-        let is_needed = |effect: &Effect| effect.digest.is_some() || effect.is_lacked();
-        self.effects
-            .retain(|effect| effect.is_open() || is_needed(effect));
+        self.drop_unneeded();
         self.unreplayable = Unreplayable::Nothing;
         self.would_call_again = self.has_unreplayable_call();
         saved
+    }
+
+    /// Drops effects without replies, of which only a result that the checkpoint lacks is of interest.
+    fn drop_unneeded(&mut self) {
+        self.effects
+            .retain(|effect| effect.is_open() || effect.digest.is_some() || effect.is_lacked());
     }
 
     /// Returns the results that a stream which resumes from the newest checkpoint does not know, as

@@ -209,7 +209,7 @@ pub(super) struct ConversationSlot {
 }
 
 /// What a turn starts with.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct LoadedConversation {
     pub(super) conversation: Option<Conversation>,
     /// Where a new conversation would be stored.
@@ -254,24 +254,15 @@ impl ConversationSlot {
     /// Returns the stored conversation. Fails only if another process owns it; after any other
     /// error of the disk the turn continues without it.
     pub(super) async fn take(&mut self) -> Result<LoadedConversation, StoreError> {
-        let nothing = |notice| LoadedConversation {
-            conversation: None,
-            kept: None,
-            log_file: None,
-            messages: Vec::new(),
-            notice,
-        };
         if let Some(conversation) = self.unsaved.take() {
             return Ok(LoadedConversation {
                 kept: conversation.kept(),
                 conversation: Some(conversation),
-                log_file: None,
-                messages: Vec::new(),
-                notice: None,
+                ..LoadedConversation::default()
             });
         }
         let Some((store, session)) = self.store.clone() else {
-            return Ok(nothing(None));
+            return Ok(LoadedConversation::default());
         };
         let check = std::mem::replace(&mut self.check, BlobCheck::Count);
         let found = blocking(move || {
@@ -294,9 +285,10 @@ impl ConversationSlot {
             Err(error) => {
                 // Reported once: this session stays in memory from now on.
                 self.store = None;
-                return Ok(nothing(Some(format!(
-                    "this session will not survive a restart: {error}"
-                ))));
+                return Ok(LoadedConversation {
+                    notice: Some(format!("this session will not survive a restart: {error}")),
+                    ..LoadedConversation::default()
+                });
             }
         };
         let (conversation, notice) = match found {

@@ -15,7 +15,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::answer_rounds::AnswerRounds;
+pub(super) use self::answer_rounds::AnswerRounds;
 pub(super) use self::host_calls::PendingBatch;
 pub(super) use self::injection::user_texts;
 use self::repeated_request::ParkedAnswer;
@@ -92,12 +92,6 @@ pub(super) struct LiveRun {
     wait_display: WaitDisplay,
 }
 
-/// What a run starts with: the history it is sent and the part of the answer that exists already.
-pub(super) struct KnownHistory {
-    pub(super) covers: Fingerprint,
-    pub(super) answer: String,
-}
-
 /// Why [`LiveRun::drive`] returned.
 pub(super) enum Pause {
     /// The host has calls to execute.
@@ -111,7 +105,7 @@ impl LiveRun {
         handle: Handle,
         bridge: Arc<Bridge>,
         conversation: Conversation,
-        KnownHistory { covers, answer }: KnownHistory,
+        answer: AnswerRounds,
         show: ActivityDisplay,
         call_receiver: ExternalCallReceiver,
         tools: watch::Sender<Arc<TurnTools>>,
@@ -125,7 +119,7 @@ impl LiveRun {
             conversation,
             is_saved: true,
             saved: Vec::new(),
-            answer: AnswerRounds::new(covers, answer),
+            answer,
             before_message: None,
             wait_display: WaitDisplay::default(),
             call_receiver,
@@ -223,17 +217,22 @@ impl LiveRun {
         if !finished || !self.open.is_empty() || self.waiting.iter().any(calls) {
             return None;
         }
-        let texts = self.waiting.iter().filter_map(|event| match event {
-            RunEvent::Text(text) => Some(text.as_str()),
-            _ => None,
-        });
-        let rest: String = texts.collect();
+        let rest = self.waiting_text();
         self.show.record_answer(&rest);
         let plan = self.show.unshown_plan().unwrap_or_default();
         if let Some(answer) = &mut self.conversation.answer {
             answer.push_str(&plan);
         }
         Some(rest + &plan)
+    }
+
+    /// Returns the text that arrived while the host was away.
+    fn waiting_text(&self) -> String {
+        let texts = self.waiting.iter().filter_map(|event| match event {
+            RunEvent::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect()
     }
 
     /// Returns the history the run was sent.

@@ -23,7 +23,6 @@ use super::recover;
 use super::request::{Keep, Stop, TurnEvent, TurnResult};
 use super::turn_progress::TurnProgress;
 use super::usage::{self, SessionUsage};
-use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::lost_turn::TurnStart;
 use crate::conversation::store::Store;
 use crate::effect_log::Start;
@@ -476,8 +475,7 @@ impl SessionTask {
         self.answered = Some(Instant::now());
         answer.send(result.clone());
         let last = request.take_messages().await;
-        let transcript = &request.transcript;
-        let history = Fingerprint::of(&transcript.system, &transcript.messages);
+        let history = request.history();
         drop(request); // ends the host's events
         let key = self.slot.key().prefix();
         tracing::debug!(bridgeKeyPrefix = key, "native.stream.abort");

@@ -10,13 +10,12 @@ use super::activity_display::{ActivityDisplay, Recorded};
 use super::channels::OpenTurn;
 use super::conversation_slot::Conversation;
 use super::intent_logging::IntentLogger;
-use super::live_run::{KnownHistory, LiveRun};
+use super::live_run::{AnswerRounds, LiveRun};
 use super::policy::Bridging;
 use super::recover;
 use super::request::{HostToolMode, TurnRequest};
 use super::usage;
 use crate::conversation::bootstrap::{self, HistoryBudget};
-use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::image::{self, DecodedImage};
 use crate::conversation::store::LockedConversation;
 use crate::effect_log::{EffectLog, EffectLogFile};
@@ -173,17 +172,12 @@ pub(super) fn launch(
             ..Timing::default()
         },
     );
-    let transcript = &request.transcript;
-    let covers = Fingerprint::of(&transcript.system, &transcript.messages);
-    let history = KnownHistory {
-        covers,
-        answer: before.answer,
-    };
+    let answer = AnswerRounds::new(request.history(), before.answer);
     LiveRun::new(
         handle,
         bridge,
         conversation,
-        history,
+        answer,
         show,
         call_receiver,
         tools,

@@ -122,10 +122,6 @@ impl LiveRun {
         returned_ids: Vec<String>,
     ) {
         let current = self.conversation.sent.as_ref() == Some(self.answer.history());
-        let waiting = self.waiting.iter().filter_map(|event| match event {
-            RunEvent::Text(text) => Some(text.as_str()),
-            _ => None,
-        });
         // The history that a checkpoint without the new input covers.
         let before = match new_input {
             NewInput::None | NewInput::Results => messages.len(),
@@ -142,7 +138,7 @@ impl LiveRun {
         let results = (new_input == NewInput::Results).then_some(returned_ids);
         let known = self.conversation.answer.as_deref().unwrap_or_default();
         let known = current.then_some(known);
-        let waiting = waiting.collect();
+        let waiting = self.waiting_text();
         // Nothing that the host has is new to the checkpoint, so it covers this history too.
         if let Some(unshown) = self.answer.resume(history, waiting, results, known) {
             self.conversation.answer = Some(unshown);

@@ -22,7 +22,7 @@ impl LastAnswer {
     pub(super) fn of(request: &TurnRequest, text: &str) -> Option<Self> {
         let is_kept = !text.is_empty() && text.len() <= MAX_ANSWER && ends_with_results(request);
         is_kept.then(|| Self {
-            history: history(request),
+            history: request.history(),
             text: text.to_owned(),
         })
     }
@@ -37,7 +37,7 @@ impl SessionTask {
         progress: &mut TurnProgress,
     ) -> Option<TurnResult> {
         let last = self.last_answer.take()?;
-        if !ends_with_results(request) || history(request) != last.history {
+        if !ends_with_results(request) || request.history() != last.history {
             return None;
         }
         tracing::debug!("turn.repeated");
@@ -45,10 +45,6 @@ impl SessionTask {
         self.last_answer = Some(last);
         Some(progress.result(Stop::Finished, None, request))
     }
-}
-
-fn history(request: &TurnRequest) -> Fingerprint {
-    Fingerprint::of(&request.transcript.system, &request.transcript.messages)
 }
 
 fn ends_with_results(request: &TurnRequest) -> bool {

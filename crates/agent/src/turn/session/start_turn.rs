@@ -8,6 +8,7 @@ use crate::conversation::journal::PausedTurn;
 use crate::conversation::lost_turn::TurnStart;
 use crate::conversation::recovery::LossKind;
 use crate::conversation::send_plan::{SendPlan, latest_start, plan_send, with_note};
+use crate::conversation::transcript::Transcript;
 use crate::effect_log::Start;
 use crate::inbox::{Source, UnsavedMessage, joined};
 use crate::message::Message;
@@ -44,7 +45,7 @@ impl SessionTask {
             }
         };
         self.cards = None;
-        let Transcripted { messages, .. } = transcript(request);
+        let messages = &request.transcript.messages;
         let now = user_texts(&messages[latest_start(messages)..]);
         for words in self.inbox.take_except(0) {
             // The host's history may contain the message by now.
@@ -62,7 +63,9 @@ impl SessionTask {
         progress: &mut TurnProgress,
     ) -> Option<LiveRun> {
         let (mut live, _) = self.live.take()?;
-        let Transcripted { system, messages } = transcript(request);
+        let Transcript {
+            system, messages, ..
+        } = &request.transcript;
         let same_account = live.conversation.account == request.account;
         let lost = live.lost().cloned();
         if lost.is_none() && same_account && live.continues(system, messages) {
@@ -85,8 +88,7 @@ impl SessionTask {
             }
         } else {
             live.drop_resent(messages);
-            let history = Fingerprint::of(system, messages);
-            self.effects.keep(history, live.effects());
+            self.effects.keep(request.history(), live.effects());
             live.lose();
             self.inbox.add(live.take_unsaved());
             let notice = self.put(live.conversation).await;
@@ -138,18 +140,15 @@ impl SessionTask {
             RecoveryOutcome::Unneeded(stored) => (stored, None),
             RecoveryOutcome::Skipped(stored, lost) => (stored, Some(lost)),
         };
-        let sent = stored
-            .as_ref()
-            .and_then(|conversation| conversation.sent.as_ref());
-        let answer = stored
-            .as_ref()
-            .and_then(|conversation| conversation.answer.as_deref());
-        let Transcripted { system, messages } = transcript(request);
+        let known = stored.as_ref();
+        let sent = known.and_then(|known| known.sent.as_ref());
+        let answer = known.and_then(|known| known.answer.as_deref());
+        let Transcript {
+            system, messages, ..
+        } = &request.transcript;
         let mut unshown_text = String::new();
-        let paused_calls = stored
-            .as_ref()
-            .and_then(|conversation| conversation.pause.as_ref());
-        let paused_calls = paused_calls.map_or_else(Vec::new, PausedTurn::all);
+        let pause = known.and_then(|known| known.pause.as_ref());
+        let paused_calls = pause.map_or_else(Vec::new, PausedTurn::all);
         let (conversation, text) = match plan_send(sent, answer, &paused_calls, system, messages) {
             SendPlan::Nothing => {
                 // Put the conversation back unchanged.
@@ -235,13 +234,13 @@ impl SessionTask {
         request: &OpenTurn,
         progress: &mut TurnProgress,
     ) -> TurnResult {
-        let Transcripted { system, messages } = transcript(request);
+        let messages = &request.transcript.messages;
         let answer = conversation.answer.as_deref();
         let is_saved = answer.is_some_and(|answer| answer.ends_with(&text));
         // The checkpoint now covers the cards too, or the next turn sends the history.
         conversation.sent = (conversation.sent.take())
             .filter(|sent| is_saved && sent.matched_prefix(messages).is_some())
-            .map(|_| Fingerprint::of(system, messages));
+            .map(|_| request.history());
         conversation.answer = Some(text.clone());
         conversation.pause = None;
         send_event(TurnEvent::Text(text), request, progress).await;
@@ -286,9 +285,7 @@ impl SessionTask {
             }
             (action, _) => action,
         };
-        let Transcripted { system, messages } = transcript(request);
-        let history = Fingerprint::of(system, messages);
-        self.effects.keep(history, ended.effects.clone());
+        self.effects.keep(request.history(), ended.effects.clone());
         progress.recoveries += 1;
         (progress.spent, progress.rest) = (ended.spent, ended.rest);
         if let Outcome::Failed(failure) = &ended.outcome {
@@ -368,9 +365,7 @@ impl SessionTask {
         failure: &Failure,
     ) -> String {
         let can_report_all = ended.effects.can_report_all(start(&live.conversation));
-        let Transcripted { system, messages } = transcript(request);
-        let history = Fingerprint::of(system, messages);
-        self.effects.keep(history, ended.effects.clone());
+        self.effects.keep(request.history(), ended.effects.clone());
         match failure.retry() {
             Retry::Server | Retry::Transport | Retry::Idle if !can_report_all => {
                 EFFECTS_LOST.into()
@@ -387,7 +382,9 @@ impl SessionTask {
         request: &OpenTurn,
         progress: &mut TurnProgress,
     ) -> Result<LiveRun, String> {
-        let Transcripted { system, messages } = transcript(request);
+        let Transcript {
+            system, messages, ..
+        } = &request.transcript;
         let (sent, known) = (conversation.sent.as_ref(), conversation.answer.as_deref());
         // A checkpoint from before this turn includes none of its answer.
         let known = if sent.is_some_and(|sent| sent.len() > latest_start(messages)) {
@@ -430,7 +427,7 @@ impl SessionTask {
                 let (before, text) = if in_history {
                     (history, joined_with(text, separate(0)))
                 } else {
-                    (messages, separate(0))
+                    (&messages[..], separate(0))
                 };
                 // No checkpoint includes this turn's answer, and the model would repeat it.
                 let mut history = before.to_vec();
@@ -478,17 +475,5 @@ fn start(conversation: &Conversation) -> Start {
     match conversation.sent {
         Some(_) => Start::State,
         None => Start::History,
-    }
-}
-
-struct Transcripted<'a> {
-    system: &'a str,
-    messages: &'a [Message],
-}
-
-fn transcript(request: &OpenTurn) -> Transcripted<'_> {
-    Transcripted {
-        system: &request.transcript.system,
-        messages: &request.transcript.messages,
     }
 }
