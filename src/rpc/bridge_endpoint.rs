@@ -13,13 +13,13 @@ pub(super) async fn endpoint(
     server: &McpEndpoint,
     session: Option<Session>,
 ) -> Result<BridgeEndpointResult, ErrorObjectOwned> {
-    let gate = session.and_then(|session| session.gate());
-    let Some(gate) = gate.filter(|gate| !gate.bridge().snapshot().tools.is_empty()) else {
+    let sender = session.and_then(|session| session.external_calls());
+    let Some(sender) = sender.filter(|sender| !sender.bridge().snapshot().tools.is_empty()) else {
         return Ok(BridgeEndpointResult { endpoint: None });
     };
-    let opened = server.open(&gate).await;
+    let opened = server.open(&sender).await;
     let address = opened.map_err(|problem| error::internal(&problem.to_string()))?;
-    let tools = gate.bridge().snapshot().tools.iter();
+    let tools = sender.bridge().snapshot().tools.iter();
     let endpoint = BridgeEndpoint {
         url: address.url.expose_secret().to_owned(),
         token: address.token.expose_secret().to_owned(),

@@ -6,7 +6,7 @@ use agent::conversation::recovery::{
 };
 use agent::conversation::result_envelope::{RecoveredResult, keep_last_results, wrap_results_as};
 use agent::prompts::imitates_recovered_result;
-use agent::run::{Idle, Told};
+use agent::run::Idle;
 use agent::turn::{ContinuationLost, LOST};
 use serde_json::{Map, Value as Json, json};
 use sha2::{Digest as _, Sha256};
@@ -260,15 +260,12 @@ pub(crate) fn wrap_case(case: &Json) -> Result<(), String> {
                 after: std::time::Duration::from_millis(number("timeoutMs")),
                 attempts: number("attempt") as u32,
                 retries: number("maxRetries") as u32,
-                told: Told::Nothing,
+                has_text: false,
                 is_silent: false,
                 unknown_exec: None,
             };
-            for (key, told) in [
-                ("pi-cursor", Told::Nothing),
-                ("pi-cursor_partial", Told::Something),
-            ] {
-                idle.told = told;
+            for (key, has_text) in [("pi-cursor", false), ("pi-cursor_partial", true)] {
+                idle.has_text = has_text;
                 match case[key].as_str() {
                     Some(said) => same("text", &idle.to_string().as_str(), &said)?,
                     None if key == "pi-cursor" => return Err("no text".into()),
@@ -297,7 +294,7 @@ fn park_case(text: &str) -> Result<(), String> {
         after: std::time::Duration::from_millis(wait),
         attempts: 1,
         retries: 3,
-        told: Told::Nothing,
+        has_text: false,
         is_silent: false,
         unknown_exec: Some(exec.into()),
     };

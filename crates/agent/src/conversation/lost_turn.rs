@@ -154,14 +154,14 @@ impl<'a> LostTurn<'a> {
 
     /// Returns what to send to a run that resumes a checkpoint. The checkpoint includes the first
     /// `known` messages and, if `answer` is given, that much of the answer to them. Calls in that
-    /// answer are Cursor's own, so their results are sent with Cursor's ids from `asked`. Later
+    /// answer are Cursor's own, so their results are sent with Cursor's ids from `paused_calls`. Later
     /// answers are not part of the checkpoint; the results of their calls are sent with the host's
     /// ids, which appear in the text.
     pub fn prompt_since(
         &self,
         known: usize,
         answer: Option<&str>,
-        asked: &[PendingCall],
+        paused_calls: &[PendingCall],
     ) -> ResumePrompt {
         let new = &self.messages[known.min(self.messages.len())..];
         let user_spoke = self.messages[self.last..].iter().any(Message::is_user);
@@ -193,7 +193,7 @@ impl<'a> LostTurn<'a> {
             .find(|message| message.is_answer());
         let own: Vec<&str> = own.into_iter().flat_map(Message::call_ids).collect();
         let named = |id: &str| {
-            let call = asked.iter().find(|call| call.id == id);
+            let call = paused_calls.iter().find(|call| call.id == id);
             call.filter(|_| own.contains(&id))
         };
         let prompt = self.prompt(answers, known.max(self.turn_start.start), None, named);
@@ -373,7 +373,7 @@ mod tests {
     fn only_results_after_the_last_answer_restart_a_turn() {
         let messages = rounds();
         assert!(LostTurn::read(&messages[..6]).is_none(), "not answered");
-        assert!(LostTurn::read(&messages[..3]).is_none(), "not asked");
+        assert!(LostTurn::read(&messages[..3]).is_none(), "not paused_calls");
         assert!(LostTurn::read(&[]).is_none());
         let answered = [rounds(), vec![asks("done", &[])]].concat();
         assert!(LostTurn::read(&answered).is_none());
@@ -450,17 +450,17 @@ mod tests {
             tool: "look".into(),
             cursor: Some(cursor.into()),
         };
-        let asked = [paused("t1", "call_1\nfc_1"), paused("t2", "call_2")];
+        let paused_calls = [paused("t1", "call_1\nfc_1"), paused("t2", "call_2")];
         // From before the first call: Cursor's id for the first call, the host's id for the
         // second.
-        let text = lost.prompt_since(3, None, &asked).text;
+        let text = lost.prompt_since(3, None, &paused_calls).text;
         assert!(
             text.contains("Tool call id: call_1 fc_1\nTool name: look\nResult:\none\n"),
             "{text}"
         );
         assert!(text.contains("(look, call t2)"), "{text}");
         assert!(text.contains("Tool call id: t2\nResult:\ntwo\n"), "{text}");
-        let text = lost.prompt_since(5, None, &asked).text;
+        let text = lost.prompt_since(5, None, &paused_calls).text;
         assert!(
             text.contains("Tool call id: call_2\nTool name: look\n"),
             "{text}"

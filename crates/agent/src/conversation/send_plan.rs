@@ -49,12 +49,12 @@ pub enum SendPlan<'a> {
 }
 
 /// Plans a send. `sent` is the fingerprint of the last history that was sent and answered,
-/// `answer` the part of that answer that the checkpoint includes, `asked` the calls in it with
+/// `answer` the part of that answer that the checkpoint includes, `paused_calls` the calls in it with
 /// Cursor's ids.
 pub fn plan_send<'a>(
     sent: Option<&Fingerprint>,
     answer: Option<&str>,
-    asked: &[PendingCall],
+    paused_calls: &[PendingCall],
     system: &str,
     messages: &'a [Message],
 ) -> SendPlan<'a> {
@@ -71,7 +71,7 @@ pub fn plan_send<'a>(
         AnswerGap::Unshown(text) if !new.first().is_some_and(Message::is_answer) => text.clone(),
         _ => String::new(),
     };
-    match unseen_text(new, &gap, asked) {
+    match unseen_text(new, &gap, paused_calls) {
         text if text.is_empty() && is_unanswered(&messages[..known], new) => {
             SendPlan::Resume { unshown }
         }
@@ -123,13 +123,13 @@ fn bootstrap(messages: &[Message], because: Divergence) -> SendPlan<'_> {
 /// Returns the text of everything that Cursor has not seen. Cursor's own answer comes first and is
 /// part of its state, up to a gap. A later answer came from another model or was cut off, and must
 /// be sent.
-fn unseen_text(messages: &[Message], gap: &AnswerGap, asked: &[PendingCall]) -> String {
+fn unseen_text(messages: &[Message], gap: &AnswerGap, paused_calls: &[PendingCall]) -> String {
     let own: Vec<&str> = messages
         .first()
         .into_iter()
         .flat_map(Message::call_ids)
         .collect();
-    let asked: Vec<&PendingCall> = asked
+    let paused_calls: Vec<&PendingCall> = paused_calls
         .iter()
         .filter(|call| own.contains(&call.id.as_str()))
         .collect();
@@ -139,9 +139,9 @@ fn unseen_text(messages: &[Message], gap: &AnswerGap, asked: &[PendingCall]) -> 
     let mark = mark(unseen.iter());
     let elsewhere: Vec<String> = unseen[..latest]
         .iter()
-        .filter_map(|message| line(message, ImageHandling::Omitted, mark, &asked))
+        .filter_map(|message| line(message, ImageHandling::Omitted, mark, &paused_calls))
         .collect();
-    let now = latest_text(&unseen[latest..], &asked);
+    let now = latest_text(&unseen[latest..], &paused_calls);
     if now.is_empty() {
         return now;
     }
@@ -172,9 +172,9 @@ pub(super) fn line(
     message: &Message,
     images: ImageHandling,
     mark: Uuid,
-    asked: &[&PendingCall],
+    paused_calls: &[&PendingCall],
 ) -> Option<String> {
-    let (role, text) = labelled(message, images, mark, asked)?;
+    let (role, text) = labelled(message, images, mark, paused_calls)?;
     Some(match role {
         Role::User => format!("User: {text}"),
         Role::Assistant => format!("Assistant: {text}"),
@@ -182,18 +182,18 @@ pub(super) fn line(
 }
 
 /// Returns one message of a joined text. Tool output is marked as data, so that it cannot pass for
-/// a message of the user. Results of calls in `asked` are sent with Cursor's ids.
+/// a message of the user. Results of calls in `paused_calls` are sent with Cursor's ids.
 fn labelled(
     message: &Message,
     images: ImageHandling,
     mark: Uuid,
-    asked: &[&PendingCall],
+    paused_calls: &[&PendingCall],
 ) -> Option<(Role, String)> {
     let plain = flatten_with(message, images)?;
     let Some(result) = message.as_tool_result() else {
         return Some((plain.role, plain.text));
     };
-    let call = asked.iter().find(|call| call.id == result.call_id);
+    let call = paused_calls.iter().find(|call| call.id == result.call_id);
     let result = recovered_result(result, call.copied(), images);
     Some((Role::User, wrap_results_as(&[result], &mark.to_string())))
 }
@@ -208,7 +208,7 @@ pub fn latest_start(messages: &[Message]) -> usize {
 
 /// Returns the text of everything since the model's last answer. The user's messages have their
 /// images attached.
-fn latest_text(messages: &[Message], asked: &[&PendingCall]) -> String {
+fn latest_text(messages: &[Message], paused_calls: &[&PendingCall]) -> String {
     let mark = mark(messages.iter());
     let texts: Vec<String> = messages
         .iter()
@@ -218,7 +218,7 @@ fn latest_text(messages: &[Message], asked: &[&PendingCall]) -> String {
             } else {
                 ImageHandling::Omitted
             };
-            labelled(message, images, mark, asked)
+            labelled(message, images, mark, paused_calls)
         })
         .filter(|(role, _)| *role == Role::User)
         .map(|(_, text)| text)

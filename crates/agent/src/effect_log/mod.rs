@@ -42,7 +42,7 @@ use cursor_proto::agent::v1::ExecServerMessage;
 
 /// Upper limit for the recorded replies. An effect that does not fit is dropped, and the run is
 /// not retried after a failure that would need it.
-const MOST_BYTES: usize = 16 * 1024 * 1024;
+const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// The tool calls of a prompt, in the order of their requests.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -174,11 +174,8 @@ impl EffectLog {
             }
             effect.is_passed = false;
         }
-        // Without replies, only a result that the checkpoint lacks is of interest.
-        let is_needed =
-            |effect: &Effect| effect.digest.is_some() || effect.is_missing || effect.is_unconfirmed;
-        self.effects
-            .retain(|effect| !effect.is_open() && is_needed(effect));
+        self.effects.retain(|effect| !effect.is_open());
+        self.drop_unneeded();
         self.frames = BTreeSet::new();
         self.would_call_again = false;
     }
@@ -276,13 +273,16 @@ impl EffectLog {
                 effect.is_missing |= is_listed;
             }
         }
-        // Without replies, only a result that the checkpoint lacks is of interest.
-        let is_needed = |effect: &Effect| effect.digest.is_some() || effect.is_lacked();
-        self.effects
-            .retain(|effect| effect.is_open() || is_needed(effect));
+        self.drop_unneeded();
         self.unreplayable = Unreplayable::Nothing;
         self.would_call_again = self.has_unreplayable_call();
         saved
+    }
+
+    /// Drops effects without replies, of which only a result that the checkpoint lacks is of interest.
+    fn drop_unneeded(&mut self) {
+        self.effects
+            .retain(|effect| effect.is_open() || effect.digest.is_some() || effect.is_lacked());
     }
 
     /// Returns the results that a stream which resumes from the newest checkpoint does not know, as
@@ -489,7 +489,7 @@ impl EffectLog {
         effect.replies.push(reply.clone());
         self.bytes += bytes;
         self.make_room();
-        if self.bytes > MOST_BYTES
+        if self.bytes > MAX_BYTES
             && let Some(effect) = self.open(RequestKey::Exec(id))
         {
             effect.drop_replies();
@@ -503,7 +503,7 @@ impl EffectLog {
     /// Drops results that the checkpoint includes, because they are needed least, until the log
     /// fits.
     fn make_room(&mut self) {
-        while self.bytes > MOST_BYTES
+        while self.bytes > MAX_BYTES
             && let Some(at) =
                 (self.effects.iter()).position(|effect| effect.phase == Phase::InCheckpoint)
         {

@@ -8,7 +8,7 @@ use cursor_proto::agent::v1::{
 };
 
 /// Bytes of output that are sent; of longer output, the last ones.
-const MOST: usize = 16 * 1024;
+const MAX_OUTPUT: usize = 16 * 1024;
 
 /// Returns the message for a request that was already executed and whose result the server may
 /// have.
@@ -23,7 +23,7 @@ pub(super) fn output(replies: &[ExecReply]) -> String {
 }
 
 fn end_of(text: &str) -> &str {
-    let start = text.len().saturating_sub(MOST);
+    let start = text.len().saturating_sub(MAX_OUTPUT);
     let start = (start..=text.len()).find(|at| text.is_char_boundary(*at));
     &text[start.unwrap_or(text.len())..]
 }

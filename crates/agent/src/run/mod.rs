@@ -28,11 +28,10 @@ pub use event::{Checkpoint, Ended, FailedAttempt, Outcome, RunEvent, Usage};
 pub use limits::LimitError;
 pub use request::{Action, Image, Mode, Model, RunSpec, UserMessage};
 pub use retry::{
-    Progress, RestartOwner, RetriesUsed, RetryBudget, RetryDecision, RetryPolicy, Timing,
-    VisibleProgress,
+    Progress, RetriesUsed, RetryBudget, RetryDecision, RetryPolicy, Timing, VisibleProgress,
 };
 pub use run_task::{Command, Handle, Injection, start};
-pub use watchdog::{Idle, IdleLimits, RETRIES, Told};
+pub use watchdog::{Idle, IdleLimits, RETRIES};
 
 pub use cursor_client::headers::BlobKey;
 pub use cursor_proto::tool_gates::ToolGates;

@@ -21,8 +21,9 @@ pub struct RetryPolicy {
     pub transport_time: Duration,
     /// Retries after idle streams.
     pub idle: u32,
-    /// Who restarts when a stream goes idle after it was sent tool results.
-    pub after_results: RestartOwner,
+    /// Whether the run restarts a stream that goes idle after it was sent tool results. Otherwise
+    /// it ends, and its owner, which has the results, starts another one.
+    pub restarts_after_results: bool,
     /// Consecutive resumed attempts that may produce output without a new checkpoint.
     pub barren_resumes: u32,
     /// Half of the first delay.
@@ -39,7 +40,7 @@ impl Default for RetryPolicy {
             unreached: 3,
             transport_time: Duration::from_secs(120),
             idle: super::watchdog::RETRIES,
-            after_results: RestartOwner::Here,
+            restarts_after_results: true,
             barren_resumes: 2,
             base_delay: Duration::from_secs(1),
             max_delay: Duration::from_secs(60),
@@ -48,32 +49,13 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Returns the policy for a run, depending on whether it ever reached the server.
-    pub fn having(self, reached: Reached) -> Self {
-        let transport = match reached {
-            Reached::Never => self.transport.min(self.unreached),
-            Reached::Once => self.transport,
-        };
-        Self { transport, ..self }
+    /// Returns the policy for a run of which the server has accepted no stream.
+    pub fn unreached(self) -> Self {
+        Self {
+            transport: self.transport.min(self.unreached),
+            ..self
+        }
     }
-}
-
-/// Whether the server has ever accepted a stream of a run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Reached {
-    #[default]
-    Never,
-    Once,
-}
-
-/// Who restarts a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RestartOwner {
-    /// The run itself, from its last checkpoint.
-    Here,
-    /// Its owner, which has the tool results.
-    Above,
 }
 
 /// Intervals and timeouts of a run.
@@ -90,12 +72,12 @@ pub struct Timing {
     /// How long after the turn's end the stream may stay open.
     pub after_turn: Duration,
     /// How long a cancelled run waits for its last checkpoint.
-    pub linger: Duration,
+    pub cancel_timeout: Duration,
     /// How long the server may continue to work after a cancellation. If it works longer, the wait
-    /// for its last checkpoint is shortened to `farewell`.
-    pub heed: Duration,
+    /// for its last checkpoint is shortened to `final_checkpoint_grace`.
+    pub cancel_ack_timeout: Duration,
     /// How long a cancelled run waits after a checkpoint for a later one, or for the end.
-    pub farewell: Duration,
+    pub final_checkpoint_grace: Duration,
 }
 
 impl Default for Timing {
@@ -106,9 +88,9 @@ impl Default for Timing {
             stall: Duration::from_secs(30),
             patience: IdleLimits::default(),
             after_turn: Duration::from_secs(5),
-            linger: Duration::from_secs(6),
-            heed: Duration::from_secs(1),
-            farewell: Duration::from_millis(500),
+            cancel_timeout: Duration::from_secs(6),
+            cancel_ack_timeout: Duration::from_secs(1),
+            final_checkpoint_grace: Duration::from_millis(500),
         }
     }
 }
@@ -287,9 +269,9 @@ mod tests {
 
     #[test]
     fn three_server_retries_then_the_end() {
-        let (policy, mut ledger) = (RetryPolicy::default(), RetryBudget::default());
+        let (policy, mut retry_budget) = (RetryPolicy::default(), RetryBudget::default());
         let delays: Vec<RetryDecision> = (0..4)
-            .map(|_| ledger.next(&policy, &server(), nothing(), 0.0))
+            .map(|_| retry_budget.next(&policy, &server(), nothing(), 0.0))
             .collect();
         let seconds = |s| RetryDecision::Repeat(Duration::from_secs(s));
         assert_eq!(
@@ -300,51 +282,50 @@ mod tests {
 
     #[test]
     fn ten_transport_retries_capped_at_a_minute() {
-        let (policy, mut ledger) = (RetryPolicy::default(), RetryBudget::default());
+        let (policy, mut retry_budget) = (RetryPolicy::default(), RetryBudget::default());
         let mut last = RetryDecision::GiveUp;
         for _ in 0..10 {
-            last = ledger.next(&policy, &transport(), nothing(), 1.0);
+            last = retry_budget.next(&policy, &transport(), nothing(), 1.0);
         }
         assert_eq!(last, RetryDecision::Repeat(Duration::from_secs(72)));
         assert_eq!(
-            ledger.next(&policy, &transport(), nothing(), 0.0),
+            retry_budget.next(&policy, &transport(), nothing(), 0.0),
             RetryDecision::GiveUp
         );
     }
 
     #[test]
     fn lost_connections_are_retried_for_two_minutes_without_progress() {
-        let (policy, mut ledger) = (RetryPolicy::default(), RetryBudget::default());
+        let (policy, mut retry_budget) = (RetryPolicy::default(), RetryBudget::default());
         let mut clock = Duration::ZERO;
-        while let RetryDecision::Repeat(delay) = ledger.next(&policy, &transport(), nothing(), 1.0)
+        while let RetryDecision::Repeat(delay) =
+            retry_budget.next(&policy, &transport(), nothing(), 1.0)
         {
             clock += delay;
-            ledger.set_without_progress(clock);
+            retry_budget.set_without_progress(clock);
         }
-        assert!(ledger.is_out_of_time());
+        assert!(retry_budget.is_out_of_time());
         assert!(clock <= Duration::from_secs(120), "{clock:?}");
         assert!(clock > Duration::from_secs(60), "{clock:?}");
     }
 
     #[test]
     fn a_server_that_was_never_reached_is_retried_less_often() {
-        let policy = RetryPolicy::default().having(Reached::Never);
-        let mut ledger = RetryBudget::default();
-        let mut next = || ledger.next(&policy, &transport(), nothing(), 0.0);
+        let policy = RetryPolicy::default().unreached();
+        let mut retry_budget = RetryBudget::default();
+        let mut next = || retry_budget.next(&policy, &transport(), nothing(), 0.0);
         let delays = [next(), next(), next(), next()];
         let seconds = |s| RetryDecision::Repeat(Duration::from_secs(s));
         assert_eq!(
             delays,
             [seconds(2), seconds(4), seconds(8), RetryDecision::GiveUp]
         );
-        let policy = RetryPolicy::default().having(Reached::Once);
-        assert_eq!(policy, RetryPolicy::default());
     }
 
     #[test]
     fn a_checkpoint_of_an_earlier_attempt_is_resumed() {
-        let (policy, mut ledger) = (RetryPolicy::default(), RetryBudget::default());
-        let first = ledger.next(
+        let (policy, mut retry_budget) = (RetryPolicy::default(), RetryBudget::default());
+        let first = retry_budget.next(
             &policy,
             &transport(),
             with(Some(b"a"), VisibleProgress::Nothing),
@@ -354,7 +335,7 @@ mod tests {
             first,
             RetryDecision::Resume(Duration::from_secs(2), Bytes::from_static(b"a"))
         );
-        let second = ledger.next(&policy, &transport(), nothing(), 0.0);
+        let second = retry_budget.next(&policy, &transport(), nothing(), 0.0);
         assert_eq!(
             second,
             RetryDecision::Resume(Duration::from_secs(4), Bytes::from_static(b"a"))
@@ -363,8 +344,8 @@ mod tests {
 
     #[test]
     fn a_request_is_not_repeated_after_text_was_shown() {
-        let (policy, mut ledger) = (RetryPolicy::default(), RetryBudget::default());
-        let next = ledger.next(
+        let (policy, mut retry_budget) = (RetryPolicy::default(), RetryBudget::default());
+        let next = retry_budget.next(
             &policy,
             &transport(),
             with(None, VisibleProgress::Something),
@@ -375,8 +356,8 @@ mod tests {
 
     #[test]
     fn a_run_is_not_retried_after_an_unreplayable_effect() {
-        let (policy, mut ledger) = (RetryPolicy::default(), RetryBudget::default());
-        let next = ledger.next(
+        let (policy, mut retry_budget) = (RetryPolicy::default(), RetryBudget::default());
+        let next = retry_budget.next(
             &policy,
             &transport(),
             with(Some(b"a"), VisibleProgress::Executed),
@@ -387,8 +368,8 @@ mod tests {
 
     #[test]
     fn resumes_without_a_new_checkpoint_are_limited() {
-        let (policy, mut ledger) = (RetryPolicy::default(), RetryBudget::default());
-        ledger.next(
+        let (policy, mut retry_budget) = (RetryPolicy::default(), RetryBudget::default());
+        retry_budget.next(
             &policy,
             &transport(),
             with(Some(b"a"), VisibleProgress::Something),
@@ -396,11 +377,11 @@ mod tests {
         );
         let barren = || with(None, VisibleProgress::Something);
         assert!(matches!(
-            ledger.next(&policy, &transport(), barren(), 0.0),
+            retry_budget.next(&policy, &transport(), barren(), 0.0),
             RetryDecision::Resume(..)
         ));
         assert_eq!(
-            ledger.next(&policy, &transport(), barren(), 0.0),
+            retry_budget.next(&policy, &transport(), barren(), 0.0),
             RetryDecision::GiveUp
         );
     }
@@ -412,12 +393,12 @@ mod tests {
             idle: 2,
             ..RetryPolicy::default()
         };
-        let mut ledger = RetryBudget::default();
-        let mut next = || ledger.next(&policy, &idle, nothing(), 0.0);
+        let mut retry_budget = RetryBudget::default();
+        let mut next = || retry_budget.next(&policy, &idle, nothing(), 0.0);
         assert!(matches!(next(), RetryDecision::Repeat(_)));
         assert!(matches!(next(), RetryDecision::Repeat(_)));
         assert_eq!(next(), RetryDecision::GiveUp);
-        assert_eq!(ledger.spent().idle, 2);
+        assert_eq!(retry_budget.spent().idle, 2);
         let none = RetryPolicy { idle: 0, ..policy };
         let next = RetryBudget::default().next(&none, &idle, nothing(), 0.0);
         assert_eq!(next, RetryDecision::GiveUp);
@@ -460,9 +441,9 @@ mod tests {
 
     #[test]
     fn failures_without_retry_end_the_run() {
-        let (policy, mut ledger) = (RetryPolicy::default(), RetryBudget::default());
+        let (policy, mut retry_budget) = (RetryPolicy::default(), RetryBudget::default());
         let login = Failure::Login("who?".into());
-        let next = ledger.next(
+        let next = retry_budget.next(
             &policy,
             &login,
             with(Some(b"a"), VisibleProgress::Nothing),

@@ -18,10 +18,9 @@ use super::event::{Ended, FailedAttempt, Outcome, RunEvent, Usage};
 use super::queue::{self, QueueBounds};
 use super::request::{Action, Mode, RunSpec, UserMessage};
 use super::retry::{
-    self, Progress, Reached, RestartOwner, RetryBudget, RetryDecision, RetryPolicy, Timing,
-    VisibleProgress,
+    self, Progress, RetryBudget, RetryDecision, RetryPolicy, Timing, VisibleProgress,
 };
-use super::watchdog::{Idle, IdleTimeout, Phase};
+use super::watchdog::{Idle, IdleTimeout, StreamPhase};
 use crate::answer_log::AnswerLog;
 use crate::effect_log::EffectLog;
 use crate::prompts;
@@ -38,9 +37,9 @@ const EVENTS: QueueBounds = QueueBounds {
     bytes: 1024 * 1024,
 };
 /// Consecutive streams that full connections may refuse before it counts as a failure.
-const MOST_REFUSED: u32 = 4;
+const MAX_REFUSED: u32 = 4;
 /// How often the token of a run may expire during it.
-const MOST_EXPIRED_TOKENS: u32 = 8;
+const MAX_EXPIRED_TOKENS: u32 = 8;
 
 /// A command for a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,7 +56,7 @@ pub enum Command {
     /// interrupted.
     Leave,
     /// Shortens the wait of a cancelled run, because the owner waits for it to end.
-    Hurry,
+    ShortenCancel,
 }
 
 /// A user message for a run that is in progress.
@@ -120,8 +119,8 @@ pub fn start(
         events,
         commands: inbox,
         ids,
-        ledger: RetryBudget::after(spent),
-        reached: Reached::Never,
+        retry_budget: RetryBudget::after(spent),
+        is_reached: false,
         usage: None,
         attempts: 0,
         token_replaced: false,
@@ -175,8 +174,9 @@ struct RunTask {
     events: queue::Sender<RunEvent>,
     commands: mpsc::Receiver<Command>,
     ids: RequestIds,
-    ledger: RetryBudget,
-    reached: Reached,
+    retry_budget: RetryBudget,
+    /// Whether the server has accepted a stream.
+    is_reached: bool,
     usage: Option<Usage>,
     attempts: u32,
     token_replaced: bool,
@@ -221,21 +221,28 @@ impl RunTask {
                 AttemptResult::Failed(failure, progress) => (failure, progress),
             };
             let class = failure.class();
-            let policy = self.policy.having(self.reached);
+            let policy = if self.is_reached {
+                self.policy
+            } else {
+                self.policy.unreached()
+            };
             let now = tokio::time::Instant::now();
             let is_new = progress.checkpoint.is_some() && progress.checkpoint != self.spec.state;
             if is_new || progress.shown != VisibleProgress::Nothing {
                 failing_since = None;
             }
             let failing_since = *failing_since.get_or_insert(now);
-            self.ledger.set_without_progress(now - failing_since);
-            let (delay, from) = match self.ledger.next(&policy, &failure, progress, jitter()) {
-                RetryDecision::GiveUp if self.ledger.is_out_of_time() => {
+            self.retry_budget.set_without_progress(now - failing_since);
+            let (delay, from) = match self
+                .retry_budget
+                .next(&policy, &failure, progress, jitter())
+            {
+                RetryDecision::GiveUp if self.retry_budget.is_out_of_time() => {
                     tracing::debug!(class, "run.out_of_time");
                     break Outcome::Failed(Failure::persistent(policy.transport_time));
                 }
                 RetryDecision::GiveUp
-                    if self.reached == Reached::Never && failure.retry() == Retry::Transport =>
+                    if !self.is_reached && failure.retry() == Retry::Transport =>
                 {
                     tracing::debug!(class, "run.unreachable");
                     break Outcome::Failed(Failure::unreachable(&failure, self.attempts));
@@ -255,7 +262,7 @@ impl RunTask {
             failures += 1;
             let attempt = FailedAttempt {
                 next: failures + 1,
-                last: failures + 1 + self.ledger.left(&policy, &failure),
+                last: failures + 1 + self.retry_budget.left(&policy, &failure),
                 failure,
             };
             if self.events.send(RunEvent::Retrying(attempt)).await.is_err() {
@@ -268,7 +275,7 @@ impl RunTask {
         self.log_end(&outcome, started);
         let rest = match &outcome {
             Outcome::Failed(failure) if failure.retry() == Retry::Server => {
-                retry::delay(&self.policy, self.ledger.spent().server, jitter())
+                retry::delay(&self.policy, self.retry_budget.spent().server, jitter())
             }
             _ => Duration::ZERO,
         };
@@ -277,8 +284,8 @@ impl RunTask {
             outcome,
             usage: self.usage,
             attempts: self.attempts,
-            was_accepted: self.reached == Reached::Once,
-            spent: self.ledger.spent(),
+            was_accepted: self.is_reached,
+            spent: self.retry_budget.spent(),
             rest,
             left: self.left,
             effects: self.effects,
@@ -391,9 +398,7 @@ impl RunTask {
         if let Some(usage) = closed.usage {
             self.usage = Some(self.usage.unwrap_or_default().plus(usage));
         }
-        if closed.accepted {
-            self.reached = Reached::Once;
-        }
+        self.is_reached |= closed.accepted;
         let agent = &self.backend.endpoints.agent;
         self.left = closed.progress.shown;
         if closed.reason.is_silence() {
@@ -426,7 +431,7 @@ impl RunTask {
         }
         // A full connection has processed nothing of the stream, and the next attempt opens a new
         // connection.
-        if !closed.accepted && error.is_refusal() && self.refused < MOST_REFUSED {
+        if !closed.accepted && error.is_refusal() && self.refused < MAX_REFUSED {
             tracing::debug!("stream.refused");
             self.refused += 1;
             self.ids = self.ids.again();
@@ -451,7 +456,7 @@ impl RunTask {
             // A typed error says more than that: the user is not signed in.
             let is_typed =
                 matches!(&error, WireError::Remote(remote) if remote.cursor_error().is_some());
-            if !untouched && !is_typed && self.expired_tokens < MOST_EXPIRED_TOKENS {
+            if !untouched && !is_typed && self.expired_tokens < MAX_EXPIRED_TOKENS {
                 self.expired_tokens += 1;
                 let failure = Failure::Transport(failure.to_string());
                 return AttemptResult::Failed(failure, closed.progress);
@@ -465,7 +470,7 @@ impl RunTask {
         let IdleTimeout {
             after,
             phase,
-            told,
+            has_text,
             is_silent,
             unknown_exec,
         } = idle_timeout;
@@ -475,14 +480,15 @@ impl RunTask {
             after,
             attempts: self.attempts,
             retries: self.policy.idle,
-            told,
+            has_text,
             is_silent,
             unknown_exec: unknown_exec.map(|id| format!("request {id}")),
         };
         let failure = Failure::Idle(idle.to_string());
-        match (phase, self.policy.after_results) {
-            (Phase::Resumed, RestartOwner::Above) => AttemptResult::Done(Outcome::Failed(failure)),
-            _ => AttemptResult::Failed(failure, progress),
+        if phase == StreamPhase::Resumed && !self.policy.restarts_after_results {
+            AttemptResult::Done(Outcome::Failed(failure))
+        } else {
+            AttemptResult::Failed(failure, progress)
         }
     }
 
@@ -560,7 +566,7 @@ async fn cancelled(
                 Some(Command::Cancel | Command::Leave) | None => return,
                 Some(Command::Inject(injection)) => held.push(injection),
                 // Without a stream there is nothing to send a result to.
-                Some(Command::Hurry | Command::AfterResults(_)) => {}
+                Some(Command::ShortenCancel | Command::AfterResults(_)) => {}
             },
         }
     }

@@ -76,7 +76,7 @@ pub(super) fn classify(message: Option<&Message>) -> Activity {
 
 /// The phase of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum StreamPhase {
     /// No host tool has returned a result.
     First,
     /// A host tool has returned a result, and the server should continue.
@@ -88,8 +88,9 @@ pub(super) enum Phase {
 pub(super) struct IdleTimeout {
     /// How long it made no progress.
     pub(super) after: Duration,
-    pub(super) phase: Phase,
-    pub(super) told: Told,
+    pub(super) phase: StreamPhase,
+    /// Whether there was text since the last host result.
+    pub(super) has_text: bool,
     /// Whether nothing at all arrived, not even a sign of life.
     pub(super) is_silent: bool,
     /// The exec request of an unknown kind that came last, if no work followed it.
@@ -101,8 +102,8 @@ impl IdleTimeout {
     pub(super) fn unopened(after: Duration) -> Self {
         Self {
             after,
-            phase: Phase::First,
-            told: Told::Nothing,
+            phase: StreamPhase::First,
+            has_text: false,
             is_silent: true,
             unknown_exec: None,
         }
@@ -113,9 +114,9 @@ impl IdleTimeout {
 #[derive(Debug)]
 pub(super) struct Watchdog {
     patience: IdleLimits,
-    phase: Phase,
+    phase: StreamPhase,
     /// Whether there was text since the last host result.
-    told: Told,
+    has_text: bool,
     last_work: Instant,
     unknown_exec: Option<u32>,
 }
@@ -124,8 +125,8 @@ impl Watchdog {
     pub(super) fn new(patience: IdleLimits, now: Instant) -> Self {
         Self {
             patience,
-            phase: Phase::First,
-            told: Told::Nothing,
+            phase: StreamPhase::First,
+            has_text: false,
             last_work: now,
             unknown_exec: None,
         }
@@ -140,7 +141,7 @@ impl Watchdog {
         if let Some(Message::InteractionUpdate(update)) = message
             && let Some(interaction_update::Message::TextDelta(_)) = &update.message
         {
-            self.told = Told::Something;
+            self.has_text = true;
         }
     }
 
@@ -149,7 +150,7 @@ impl Watchdog {
         IdleTimeout {
             after,
             phase: self.phase,
-            told: self.told,
+            has_text: self.has_text,
             is_silent: false,
             unknown_exec: self.unknown_exec,
         }
@@ -169,8 +170,8 @@ impl Watchdog {
 
     /// Records that the host returned a result, or the user an answer.
     pub(super) fn resumed(&mut self, now: Instant) {
-        self.phase = Phase::Resumed;
-        self.told = Told::Nothing;
+        self.phase = StreamPhase::Resumed;
+        self.has_text = false;
         self.worked(now);
     }
 
@@ -181,8 +182,8 @@ impl Watchdog {
     /// Returns the limit that applies now.
     pub(super) fn limit(&self) -> Option<Duration> {
         let limit = match self.phase {
-            Phase::First => self.patience.first,
-            Phase::Resumed => self.patience.resumed,
+            StreamPhase::First => self.patience.first,
+            StreamPhase::Resumed => self.patience.resumed,
         };
         if self.unknown_exec.is_some() {
             return limit.map(|limit| limit.min(AFTER_UNKNOWN_EXEC));
@@ -208,19 +209,11 @@ pub struct Idle {
     /// How many restarts were allowed.
     pub retries: u32,
     /// Whether any text of the answer was shown.
-    pub told: Told,
+    pub has_text: bool,
     /// Whether nothing at all arrived, not even a sign of life.
     pub is_silent: bool,
     /// The exec request that the server waits for and this version does not know.
     pub unknown_exec: Option<String>,
-}
-
-/// Whether the user has seen any text of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Told {
-    Nothing,
-    Something,
 }
 
 impl fmt::Display for Idle {
@@ -230,7 +223,7 @@ impl fmt::Display for Idle {
             after,
             attempts,
             retries,
-            told,
+            has_text,
             is_silent,
             unknown_exec,
         } = self;
@@ -248,7 +241,7 @@ impl fmt::Display for Idle {
             plural(*attempts),
             if *retries == 1 { "retry" } else { "retries" },
         )?;
-        if *told == Told::Something {
+        if *has_text {
             f.write_str(" Partial assistant output was already streamed; automatic retry requires a checkpoint and was unavailable or exhausted.")?;
         }
         if *is_silent {

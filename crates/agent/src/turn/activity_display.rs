@@ -30,11 +30,11 @@ pub fn is_card(id: &str) -> bool {
 }
 
 /// How many recorded results a session keeps.
-const MOST_RECORDS: usize = 512;
+const MAX_RECORDS: usize = 512;
 /// Their bytes.
-const MOST_BYTES: usize = 16 * 1024 * 1024;
+const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// How much of an answer is kept to detect whether it contains the plan.
-const MOST_ANSWER: usize = 2 * 1024 * 1024;
+const MAX_ANSWER_BYTES: usize = 2 * 1024 * 1024;
 
 /// How a host shows native tool calls.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -120,7 +120,7 @@ impl Recorded {
         records.bytes += record.bytes();
         records.by_id.insert(id.to_owned(), record);
         records.order.push_back(id.to_owned());
-        while records.order.len() > MOST_RECORDS || records.bytes > MOST_BYTES {
+        while records.order.len() > MAX_RECORDS || records.bytes > MAX_BYTES {
             let Some(oldest) = records.order.pop_front() else {
                 break;
             };
@@ -309,7 +309,7 @@ impl ActivityDisplay {
 
     /// Records answer text.
     pub(super) fn record_answer(&mut self, text: &str) {
-        if self.answer.len() < MOST_ANSWER {
+        if self.answer.len() < MAX_ANSWER_BYTES {
             self.answer.push_str(text);
         }
     }
@@ -398,15 +398,15 @@ mod tests {
     #[test]
     fn records_are_bounded_in_number_and_size() {
         let recorded = Recorded::default();
-        for n in 0..MOST_RECORDS + 10 {
+        for n in 0..MAX_RECORDS + 10 {
             recorded.keep(&format!("a-{n}"), record(8));
         }
-        assert_eq!(recorded.lock().by_id.len(), MOST_RECORDS);
+        assert_eq!(recorded.lock().by_id.len(), MAX_RECORDS);
         assert!(recorded.get("a-0").is_none() && recorded.get("a-521").is_some());
         for n in 0..40 {
             recorded.keep(&format!("b-{n}"), record(1024 * 1024));
         }
-        assert!(recorded.lock().bytes <= MOST_BYTES);
+        assert!(recorded.lock().bytes <= MAX_BYTES);
         assert!(recorded.get("b-39").is_some());
     }
 

@@ -106,7 +106,7 @@ impl Conversation {
     pub(super) fn blobs(&self) -> Arc<dyn Blobs> {
         match &self.blobs {
             BlobPlace::Memory(blobs) => blobs.clone(),
-            BlobPlace::Disk(_, shelf) => Arc::new(DiskBlobs(shelf.clone())),
+            BlobPlace::Disk(_, blob_store) => Arc::new(DiskBlobs(blob_store.clone())),
         }
     }
 
@@ -124,7 +124,7 @@ impl Conversation {
 
     /// Writes the conversation to disk. Does nothing for one in memory.
     pub(super) async fn save(&self) -> Result<(), StoreError> {
-        let BlobPlace::Disk(kept, shelf) = self.blobs.clone() else {
+        let BlobPlace::Disk(kept, blob_store) = self.blobs.clone() else {
             return Ok(());
         };
         if kept.is_read_only() {
@@ -146,7 +146,7 @@ impl Conversation {
         };
         let bytes = entry.state.as_ref().map(Bytes::len);
         let started = std::time::Instant::now();
-        let written = blocking(move || kept.write(&entry, &shelf)).await;
+        let written = blocking(move || kept.write(&entry, &blob_store)).await;
         let ms = started.elapsed().as_millis() as u64;
         tracing::debug!(bytes, ms, ok = written.is_ok(), "journal.written");
         written
@@ -190,8 +190,8 @@ impl BlobPlace {
     fn of(kept: Option<Arc<LockedConversation>>, conversation: &str) -> Self {
         match kept {
             Some(kept) => {
-                let shelf = Arc::new(kept.blob_store(conversation));
-                Self::Disk(kept, shelf)
+                let blob_store = Arc::new(kept.blob_store(conversation));
+                Self::Disk(kept, blob_store)
             }
             None => Self::Memory(Arc::default()),
         }
@@ -206,11 +206,11 @@ pub(super) struct ConversationSlot {
     /// A conversation that could not be written to disk.
     unsaved: Option<Conversation>,
     /// How thoroughly the files are verified: once is enough, because later ones are our own.
-    look: BlobCheck,
+    check: BlobCheck,
 }
 
 /// What a turn starts with.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct LoadedConversation {
     pub(super) conversation: Option<Conversation>,
     /// Where a new conversation would be stored.
@@ -230,7 +230,7 @@ impl ConversationSlot {
             key: SessionKey::of(store.as_ref().map(|(_, session)| session.as_str())),
             store,
             unsaved: None,
-            look: BlobCheck::Content,
+            check: BlobCheck::Content,
         }
     }
 
@@ -255,31 +255,22 @@ impl ConversationSlot {
     /// Returns the stored conversation. Fails only if another process owns it; after any other
     /// error of the disk the turn continues without it.
     pub(super) async fn take(&mut self) -> Result<LoadedConversation, StoreError> {
-        let nothing = |notice| LoadedConversation {
-            conversation: None,
-            kept: None,
-            log_file: None,
-            messages: Vec::new(),
-            notice,
-        };
         if let Some(conversation) = self.unsaved.take() {
             return Ok(LoadedConversation {
                 kept: conversation.kept(),
                 conversation: Some(conversation),
-                log_file: None,
-                messages: Vec::new(),
-                notice: None,
+                ..LoadedConversation::default()
             });
         }
         let Some((store, session)) = self.store.clone() else {
-            return Ok(nothing(None));
+            return Ok(LoadedConversation::default());
         };
-        let look = std::mem::replace(&mut self.look, BlobCheck::Count);
+        let check = std::mem::replace(&mut self.check, BlobCheck::Count);
         let found = blocking(move || {
             let kept = store.lock(&session)?;
-            let found = kept.read(look)?;
+            let found = kept.read(check)?;
             // This process knows what it has started itself.
-            let log_file = match look {
+            let log_file = match check {
                 BlobCheck::Content => kept.left_log_file(),
                 BlobCheck::Count => None,
             };
@@ -289,15 +280,16 @@ impl ConversationSlot {
             Ok(found) => found,
             Err(StoreError::Busy) => {
                 tracing::debug!("lock.busy");
-                self.look = BlobCheck::Content;
+                self.check = BlobCheck::Content;
                 return Err(StoreError::Busy);
             }
             Err(error) => {
                 // Reported once: this session stays in memory from now on.
                 self.store = None;
-                return Ok(nothing(Some(format!(
-                    "this session will not survive a restart: {error}"
-                ))));
+                return Ok(LoadedConversation {
+                    notice: Some(format!("this session will not survive a restart: {error}")),
+                    ..LoadedConversation::default()
+                });
             }
         };
         let (conversation, notice) = match found {
@@ -320,7 +312,7 @@ impl ConversationSlot {
         };
         let read_only = || kept.is_read_only().then(|| READ_ONLY.to_owned());
         // This process knows the messages it has accepted itself.
-        let messages = match (look, &conversation) {
+        let messages = match (check, &conversation) {
             (BlobCheck::Content, Some(conversation)) => conversation.messages.clone(),
             _ => Vec::new(),
         };

@@ -15,7 +15,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::answer_rounds::AnswerRounds;
+pub(super) use self::answer_rounds::AnswerRounds;
 pub(super) use self::host_calls::PendingBatch;
 pub(super) use self::injection::user_texts;
 use self::repeated_request::ParkedAnswer;
@@ -24,7 +24,7 @@ use super::activity_display::{ActivityDisplay, ends_cards};
 use super::channels::OpenTurn;
 use super::conversation_slot::Conversation;
 use super::request::TurnEvent;
-use super::turn_progress::{Shown, TurnProgress, send_event};
+use super::turn_progress::{TurnProgress, send_event};
 use crate::conversation::fingerprint::{Continuity, Fingerprint};
 use crate::conversation::store::StoreError;
 use crate::conversation::tool_results::pending_results;
@@ -42,8 +42,8 @@ use cursor_proto::state::{ContextUsage, occupancy};
 
 /// How many events, and how many bytes of them, may queue while the host works; then the run stops
 /// reading.
-const MOST_WAITING: usize = 4096;
-const MOST_WAITING_BYTES: usize = 4 * 1024 * 1024;
+const MAX_WAITING: usize = 4096;
+const MAX_WAITING_BYTES: usize = 4 * 1024 * 1024;
 
 /// A run and its open calls, events and messages.
 pub(super) struct LiveRun {
@@ -54,7 +54,8 @@ pub(super) struct LiveRun {
     key: String,
     /// The checkpoint the run started with.
     initial_state: Option<bytes::Bytes>,
-    on_disk: OnDisk,
+    /// Whether the conversation on disk is current.
+    is_saved: bool,
     /// Effects the checkpoint includes that are not yet marked in the file of the effect log.
     saved: Vec<EffectDigest>,
     /// The history the run was sent, and the answer to it and to earlier ones, shown or not.
@@ -62,7 +63,7 @@ pub(super) struct LiveRun {
     /// That history without the latest user message, if nothing else came with it.
     before_message: Option<Fingerprint>,
     /// Calls of host tools that do not come from Cursor.
-    inlet: ExternalCallReceiver,
+    call_receiver: ExternalCallReceiver,
     /// Calls that were offered to the host and have no result, oldest first. They stay here while
     /// the run is being cancelled: dropping one is an answer, which would be recorded as its result.
     open: Vec<HostCall>,
@@ -91,12 +92,6 @@ pub(super) struct LiveRun {
     wait_display: WaitDisplay,
 }
 
-/// What a run starts with: the history it is sent and the part of the answer that exists already.
-pub(super) struct KnownHistory {
-    pub(super) covers: Fingerprint,
-    pub(super) answer: String,
-}
-
 /// Why [`LiveRun::drive`] returned.
 pub(super) enum Pause {
     /// The host has calls to execute.
@@ -110,9 +105,9 @@ impl LiveRun {
         handle: Handle,
         bridge: Arc<Bridge>,
         conversation: Conversation,
-        KnownHistory { covers, answer }: KnownHistory,
+        answer: AnswerRounds,
         show: ActivityDisplay,
-        inlet: ExternalCallReceiver,
+        call_receiver: ExternalCallReceiver,
         tools: watch::Sender<Arc<TurnTools>>,
     ) -> Self {
         Self {
@@ -122,12 +117,12 @@ impl LiveRun {
             key: String::new(),
             initial_state: conversation.state.clone(),
             conversation,
-            on_disk: OnDisk::Current,
+            is_saved: true,
             saved: Vec::new(),
-            answer: AnswerRounds::new(covers, answer),
+            answer,
             before_message: None,
             wait_display: WaitDisplay::default(),
-            inlet,
+            call_receiver,
             open: Vec::new(),
             offering: Vec::new(),
             parked: ParkedAnswer::default(),
@@ -200,14 +195,14 @@ impl LiveRun {
     pub(super) async fn cancel(&mut self) {
         self.bridge.cancelled(calls(&self.waiting));
         let _ = self.handle.commands.send(Command::Cancel).await;
-        self.inlet.close();
+        self.call_receiver.close();
     }
 
     /// Cancels the run because another one replaces it, or may: what it was executing is recorded
     /// as interrupted.
     pub(super) async fn leave(&mut self) {
         self.send_leave().await;
-        self.inlet.close();
+        self.call_receiver.close();
     }
 
     async fn send_leave(&mut self) {
@@ -222,17 +217,22 @@ impl LiveRun {
         if !finished || !self.open.is_empty() || self.waiting.iter().any(calls) {
             return None;
         }
-        let texts = self.waiting.iter().filter_map(|event| match event {
-            RunEvent::Text(text) => Some(text.as_str()),
-            _ => None,
-        });
-        let rest: String = texts.collect();
+        let rest = self.waiting_text();
         self.show.record_answer(&rest);
         let plan = self.show.unshown_plan().unwrap_or_default();
         if let Some(answer) = &mut self.conversation.answer {
             answer.push_str(&plan);
         }
         Some(rest + &plan)
+    }
+
+    /// Returns the text that arrived while the host was away.
+    fn waiting_text(&self) -> String {
+        let texts = self.waiting.iter().filter_map(|event| match event {
+            RunEvent::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect()
     }
 
     /// Returns the history the run was sent.
@@ -250,19 +250,19 @@ impl LiveRun {
     /// the next turn would continue after that text. Once `wanted` resolves,
     /// the time for that is cut short.
     pub(super) async fn drain(&mut self, wanted: impl Future<Output = ()>) -> Option<Ended> {
-        let mut shown = Shown::Something;
+        let mut is_shown = true;
         let mut wanted = std::pin::pin!(wanted.fuse());
         loop {
             let event = tokio::select! {
                 event = self.next() => event,
                 () = &mut wanted => {
-                    let _ = self.handle.commands.send(Command::Hurry).await;
+                    let _ = self.handle.commands.send(Command::ShortenCancel).await;
                     continue;
                 }
             };
             match event {
-                Some(RunEvent::Text(_)) => shown = Shown::Nothing,
-                Some(RunEvent::Checkpoint(saved)) if shown == Shown::Something => {
+                Some(RunEvent::Text(_)) => is_shown = false,
+                Some(RunEvent::Checkpoint(saved)) if is_shown => {
                     self.checkpoint(saved);
                 }
                 Some(RunEvent::Ended(ended)) => return Some(ended),
@@ -282,7 +282,7 @@ impl LiveRun {
                 self.record(event.as_ref());
                 event
             }
-            call = self.inlet.next() => Some(RunEvent::HostCall(Box::new(call))),
+            call = self.call_receiver.next() => Some(RunEvent::HostCall(Box::new(call))),
         }
     }
 
@@ -298,8 +298,8 @@ impl LiveRun {
 
     /// Reads one event while the host is away and returns whether the conversation changed; pends
     /// while the queue is full.
-    pub(super) async fn idle(&mut self) -> Idle {
-        if self.waiting.len() >= MOST_WAITING || self.waiting_bytes >= MOST_WAITING_BYTES {
+    pub(super) async fn idle(&mut self) -> bool {
+        if self.waiting.len() >= MAX_WAITING || self.waiting_bytes >= MAX_WAITING_BYTES {
             return std::future::pending().await;
         }
         let event = tokio::select! {
@@ -307,7 +307,7 @@ impl LiveRun {
                 self.record(Some(&event));
                 event
             }
-            call = self.inlet.next() => {
+            call = self.call_receiver.next() => {
                 // Cancelled calls must not fill the queue of the run's events.
                 self.waiting.retain(|event| !is_void(event));
                 RunEvent::HostCall(Box::new(call))
@@ -316,9 +316,9 @@ impl LiveRun {
         match event {
             RunEvent::Checkpoint(saved) => {
                 self.checkpoint(saved);
-                Idle::Changed
+                true
             }
-            RunEvent::BatchEnd => Idle::Same,
+            RunEvent::BatchEnd => false,
             event => {
                 if let RunEvent::Ended(Ended {
                     outcome: Outcome::Failed(failure),
@@ -335,7 +335,7 @@ impl LiveRun {
                 }
                 self.waiting_bytes += event.bytes();
                 self.waiting.push_back(event);
-                Idle::Same
+                false
             }
         }
     }
@@ -343,10 +343,10 @@ impl LiveRun {
     /// Writes the conversation to disk if it has changed, so that a host that calls tools in a row
     /// does not wait for the disk each time.
     pub(super) async fn save(&mut self) -> Result<(), StoreError> {
-        if self.on_disk == OnDisk::Stale {
+        if !self.is_saved {
             self.conversation.messages = self.inbox.separate();
             self.conversation.save().await?;
-            self.on_disk = OnDisk::Current;
+            self.is_saved = true;
         }
         Ok(())
     }
@@ -361,17 +361,17 @@ impl LiveRun {
     pub(super) async fn drive(
         &mut self,
         request: &mut OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
         offered: &mut PendingBatch,
     ) -> Pause {
         if let Some(text) = self.parked.repeated.take() {
             if !text.is_empty() {
-                send_event(TurnEvent::Text(text), request, tally).await;
+                send_event(TurnEvent::Text(text), request, progress).await;
             }
             return Pause::ToolUse;
         }
         while *offered == PendingBatch::Nothing && !self.later.is_empty() {
-            send_event(self.later.remove(0), request, tally).await;
+            send_event(self.later.remove(0), request, progress).await;
         }
         let line = self.wait_display.begin();
         send_wait(line, request);
@@ -434,9 +434,9 @@ impl LiveRun {
                     TurnEvent::Retrying(attempt.failure.to_string())
                 }
                 Some(RunEvent::Checkpoint(saved)) => {
-                    tally.since_checkpoint.clone_from(&saved.unacknowledged);
+                    progress.since_checkpoint.clone_from(&saved.unacknowledged);
                     self.checkpoint(saved);
-                    self.count(tally);
+                    self.count(progress);
                     continue;
                 }
                 Some(RunEvent::HostCall(call)) => {
@@ -457,7 +457,7 @@ impl LiveRun {
                     return Pause::ToolUse;
                 }
                 Some(RunEvent::Ended(ended)) => {
-                    tally.was_sent |= ended.was_accepted;
+                    progress.was_sent |= ended.was_accepted;
                     if ended.outcome == Outcome::Finished
                         && let Some(rest) = self.show.unshown_plan()
                     {
@@ -465,23 +465,23 @@ impl LiveRun {
                         if let Some(answer) = &mut self.conversation.answer {
                             answer.push_str(&rest);
                         }
-                        send_event(TurnEvent::Text(rest), request, tally).await;
+                        send_event(TurnEvent::Text(rest), request, progress).await;
                     }
                     return Pause::Over(Some(Box::new(ended)));
                 }
-                Some(event) => match self.activity(event, request, tally, offered).await {
+                Some(event) => match self.activity(event, request, progress, offered).await {
                     Some(pause) => return pause,
                     None => continue,
                 },
                 None => return Pause::Over(None),
             };
-            send_event(shown, request, tally).await;
+            send_event(shown, request, progress).await;
         }
     }
 
     /// Stores a checkpoint. What it lacks is sent again if the run is lost.
     fn checkpoint(&mut self, saved: Checkpoint) {
-        self.on_disk = OnDisk::Stale;
+        self.is_saved = false;
         self.inbox.checkpoint(&saved.messages);
         if let Ok(Some(occupancy)) = occupancy(&saved.state) {
             self.occupancy = Some(occupancy);
@@ -495,10 +495,10 @@ impl LiveRun {
 
     /// Reports the context size of the newest checkpoint, which may have arrived while the host was
     /// away.
-    fn count(&self, tally: &mut TurnProgress) {
+    fn count(&self, progress: &mut TurnProgress) {
         if let Some(occupancy) = &self.occupancy {
-            tally.seen.occupied = Some(occupancy.used.into());
-            tally.window = Some(occupancy.limit).filter(|limit| *limit > 0);
+            progress.seen.occupied = Some(occupancy.used.into());
+            progress.window = Some(occupancy.limit).filter(|limit| *limit > 0);
         }
     }
 
@@ -552,21 +552,6 @@ fn is_void(event: &RunEvent) -> bool {
 /// Returns whether an event is text or thinking of the model.
 fn is_speech(event: &RunEvent) -> bool {
     matches!(event, RunEvent::Text(_) | RunEvent::Thinking(_))
-}
-
-/// Whether the conversation on disk is current.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OnDisk {
-    Current,
-    Stale,
-}
-
-/// What [`LiveRun::idle`] read.
-pub(super) enum Idle {
-    /// A new checkpoint arrived.
-    Changed,
-    /// An event that was queued.
-    Same,
 }
 
 #[cfg(test)]

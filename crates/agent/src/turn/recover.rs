@@ -11,7 +11,7 @@ use super::conversation_slot::Conversation;
 use super::error_text::ContinuationLost;
 use super::request::{Frontend, TurnRequest};
 use super::start_run;
-use super::turn_progress::{Shown, TurnProgress};
+use super::turn_progress::TurnProgress;
 use crate::conversation::image::DecodedImage;
 use crate::conversation::journal::PausedTurn;
 use crate::conversation::lost_turn::{LostTurn, ResumePrompt};
@@ -83,33 +83,26 @@ pub(super) struct Ready {
     pub(super) unshown: String,
 }
 
-/// How much a new run may repeat of what the lost one did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Repeating {
-    /// It may answer the tool results again.
-    Allowed,
-    /// It may only continue from its checkpoint, because the host was shown something since.
-    Never,
-}
-
-/// Tries to recover a turn from its stored conversation.
+/// Tries to recover a turn from its stored conversation. `may_answer_again` says whether the new run
+/// may answer the tool results again; otherwise it may only continue from its checkpoint, because the
+/// host was shown something since.
 pub(super) fn recover(
     request: &TurnRequest,
     kept: Option<Conversation>,
     key: &SessionKey,
     loss: LossKind,
-    repeating: Repeating,
+    may_answer_again: bool,
 ) -> RecoveryOutcome {
     let messages = &request.transcript.messages;
-    let Some(come) = LostTurn::read(messages) else {
+    let Some(lost_turn) = LostTurn::read(messages) else {
         return RecoveryOutcome::Unneeded(kept);
     };
     let known = kept
         .as_ref()
         .and_then(|conversation| conversation.sent.as_ref()?.matched_prefix(messages));
     let decision = {
-        let row = kept.as_ref().map(|kept| row(kept, &come, known));
-        plan_recovery(row.as_ref(), &come.request(key.name(), loss), now())
+        let row = kept.as_ref().map(|kept| row(kept, &lost_turn, known));
+        plan_recovery(row.as_ref(), &lost_turn.request(key.name(), loss), now())
     };
     let model = &request.model.id;
     let skipped = |skip: &RecoverySkip, kept| {
@@ -135,47 +128,49 @@ pub(super) fn recover(
         conversation.sent = None;
         conversation.answer = None;
     }
-    let news = match &decision.plan {
+    let prompt = match &decision.plan {
         RecoveryPlan::Skip(skip) => return skipped(skip, Some(conversation)),
         RecoveryPlan::RecoverCheckpoint => {
-            let asked = conversation.pause.as_ref();
-            let asked = asked.map_or_else(Vec::new, PausedTurn::all);
-            let news = match known {
-                Some(known) => come.prompt_since(known, conversation.answer.as_deref(), &asked),
-                None => come.prompt_since(come.turn_start.start, None, &asked),
+            let paused_calls = conversation.pause.as_ref();
+            let paused_calls = paused_calls.map_or_else(Vec::new, PausedTurn::all);
+            let prompt = match known {
+                Some(known) => {
+                    lost_turn.prompt_since(known, conversation.answer.as_deref(), &paused_calls)
+                }
+                None => lost_turn.prompt_since(lost_turn.turn_start.start, None, &paused_calls),
             };
-            if repeating == Repeating::Never && !news.text.is_empty() {
+            if !may_answer_again && !prompt.text.is_empty() {
                 return RecoveryOutcome::Unneeded(Some(conversation));
             }
-            log_checkpoint(&conversation, &news, key, model);
-            news
+            log_checkpoint(&conversation, &prompt, key, model);
+            prompt
         }
-        RecoveryPlan::RebuildHistory(_) if repeating == Repeating::Never => {
+        RecoveryPlan::RebuildHistory(_) if !may_answer_again => {
             return RecoveryOutcome::Unneeded(Some(conversation));
         }
         RecoveryPlan::RebuildHistory(reason) => {
             if let Err(problem) =
-                start_run::reset_to_history(&mut conversation, request, &come.history())
+                start_run::reset_to_history(&mut conversation, request, &lost_turn.history())
             {
                 tracing::warn!("{problem}");
                 return skipped(&RecoverySkip::NoStoredConversation, Some(conversation));
             }
-            let news = come.full_prompt();
-            log_rebuild(*reason, &come, &news, key, request);
-            news
+            let prompt = lost_turn.full_prompt();
+            log_rebuild(*reason, &lost_turn, &prompt, key, request);
+            prompt
         }
     };
-    let unshown = news.unshown.clone();
+    let unshown = prompt.unshown.clone();
     RecoveryOutcome::Ready(Box::new(Ready {
         conversation,
-        action: action(news, request),
+        action: action(prompt, request),
         unshown,
     }))
 }
 
-/// Returns whether, and how, a turn may be recovered whose run failed while the host was connected.
+/// Returns how a run was lost that failed while the host was connected, if its turn may be recovered.
 /// At most once per turn, because local effects must not be repeated.
-pub(super) fn within_turn(ended: &Ended, tally: &TurnProgress) -> Option<(LossKind, Repeating)> {
+pub(super) fn within_turn(ended: &Ended, progress: &TurnProgress) -> Option<LossKind> {
     let Outcome::Failed(failure) = &ended.outcome else {
         return None;
     };
@@ -187,27 +182,23 @@ pub(super) fn within_turn(ended: &Ended, tally: &TurnProgress) -> Option<(LossKi
         }
         _ => return None,
     };
-    if tally.comebacks > 0 || ended.left == run::VisibleProgress::Executed {
+    if progress.recoveries > 0 || ended.left == run::VisibleProgress::Executed {
         return None;
     }
-    let repeating = match tally.answered() {
-        Shown::Nothing => Repeating::Allowed,
-        Shown::Something => Repeating::Never,
-    };
-    Some((loss, repeating))
+    Some(loss)
 }
 
 /// Returns the stored conversation as the planner needs it. A checkpoint of an earlier turn does
 /// not cover this pause.
 fn row<'a>(
     kept: &'a Conversation,
-    come: &'a LostTurn<'_>,
+    lost_turn: &'a LostTurn<'_>,
     known: Option<usize>,
 ) -> StoredConversation<'a> {
     let state = kept.state.clone().filter(|_| kept.sent.is_some());
     let checkpoint = match known {
-        Some(known) if known <= come.turn_start.start => None,
-        Some(_) => Some(Some(come.turn_start.position())),
+        Some(known) if known <= lost_turn.turn_start.start => None,
+        Some(_) => Some(Some(lost_turn.turn_start.position())),
         None => Some(None),
     };
     let pause = kept.pause.as_ref();
@@ -228,18 +219,18 @@ fn row<'a>(
 }
 
 /// Resumes if the checkpoint includes everything, else sends the rest as a user message.
-fn action(news: ResumePrompt, request: &TurnRequest) -> Action {
-    if news.text.is_empty() {
+fn action(prompt: ResumePrompt, request: &TurnRequest) -> Action {
+    if prompt.text.is_empty() {
         return Action::Resume;
     }
     Action::UserMessage(UserMessage {
-        text: news.text,
-        images: images(news.images),
+        text: prompt.text,
+        images: images(prompt.images),
         mode: request.mode,
     })
 }
 
-fn log_checkpoint(kept: &Conversation, news: &ResumePrompt, key: &SessionKey, model: &str) {
+fn log_checkpoint(kept: &Conversation, prompt: &ResumePrompt, key: &SessionKey, model: &str) {
     let calls = kept.pause.iter().flat_map(|pause| &pause.calls);
     let calls: Vec<&str> = calls.map(|call| call.id.as_str()).collect();
     tracing::debug!(
@@ -248,8 +239,8 @@ fn log_checkpoint(kept: &Conversation, news: &ResumePrompt, key: &SessionKey, mo
         modelId = model,
         recoveryPath = "stored_checkpoint",
         pendingToolCallIds = calls.join(" "),
-        toolResultCount = news.results,
-        sentinelInjectionDetected = news.lookalike,
+        toolResultCount = prompt.results,
+        sentinelInjectionDetected = prompt.lookalike,
         "bridge.recovered_via_checkpoint"
     );
     metrics::counters().count(RECOVERED, &[("model", model)]);
@@ -257,8 +248,8 @@ fn log_checkpoint(kept: &Conversation, news: &ResumePrompt, key: &SessionKey, mo
 
 fn log_rebuild(
     reason: RebuildReason,
-    come: &LostTurn<'_>,
-    news: &ResumePrompt,
+    lost_turn: &LostTurn<'_>,
+    prompt: &ResumePrompt,
     key: &SessionKey,
     request: &TurnRequest,
 ) {
@@ -272,10 +263,10 @@ fn log_rebuild(
         bridgeKeyPrefix = key.prefix(),
         modelId = model,
         rebuildReason = reason.name(),
-        completedTurnCount = come.turn_start.turns,
-        inFlightTurnHasImages = come.has_images(),
-        toolResultCount = news.results,
-        sentinelInjectionDetected = news.lookalike,
+        completedTurnCount = lost_turn.turn_start.turns,
+        inFlightTurnHasImages = lost_turn.has_images(),
+        toolResultCount = prompt.results,
+        sentinelInjectionDetected = prompt.lookalike,
         "{event}"
     );
     metrics::emit(REBUILT, reason.name(), model);

@@ -11,6 +11,7 @@ use super::channels::HostRequest;
 use super::failure_cause::Cause;
 use super::policy::Policy;
 use super::usage::{Limits, RequestTokens, Tokens};
+use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::transcript::Transcript;
 use crate::run::queue::Weighed;
 use crate::run::{Backend, Mode, Model};
@@ -94,6 +95,13 @@ pub enum HostToolMode {
     Between,
     /// During the turn, which requests it in an event.
     Inline,
+}
+
+impl TurnRequest {
+    /// Returns the fingerprint of the host's history.
+    pub(super) fn history(&self) -> Fingerprint {
+        Fingerprint::of(&self.transcript.system, &self.transcript.messages)
+    }
 }
 
 /// An event of a turn.

@@ -18,12 +18,11 @@ use super::activity_display::{ActivityDisplay, Record, Recorded};
 use super::channels::{OpenTurn, ReplyOnce, TurnChannels};
 use super::conversation_slot::{Conversation, ConversationSlot};
 use super::failure_cause::Cause;
-use super::live_run::{Idle, LiveRun, Pause, PendingBatch};
+use super::live_run::{LiveRun, Pause, PendingBatch};
 use super::recover;
 use super::request::{Keep, Stop, TurnEvent, TurnResult};
 use super::turn_progress::TurnProgress;
 use super::usage::{self, SessionUsage};
-use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::lost_turn::TurnStart;
 use crate::conversation::store::Store;
 use crate::effect_log::Start;
@@ -39,12 +38,12 @@ use agent_tools::shell::reaper::ChildReaper;
 /// A handle to a session's task.
 #[derive(Debug, Clone)]
 pub struct Session {
-    asks: mpsc::Sender<SessionCommand>,
+    commands: mpsc::Sender<SessionCommand>,
     recorded: Recorded,
     usage: watch::Receiver<SessionUsage>,
-    gate: watch::Receiver<Weak<ExternalCallSender>>,
+    external_calls: watch::Receiver<Weak<ExternalCallSender>>,
     /// How many turns were requested so far.
-    asked: Arc<watch::Sender<u64>>,
+    requested: Arc<watch::Sender<u64>>,
 }
 
 /// How long a released session may take to drain its run and save the conversation.
@@ -94,8 +93,8 @@ impl Session {
         Self::spawn(last, ConversationSlot::unkept(name), reaper)
     }
 
-    fn spawn(last: Option<SessionEnd>, memory: ConversationSlot, reaper: ChildReaper) -> Self {
-        let (session, task, inbox) = Self::new(memory, reaper);
+    fn spawn(last: Option<SessionEnd>, slot: ConversationSlot, reaper: ChildReaper) -> Self {
+        let (session, task, inbox) = Self::new(slot, reaper);
         tokio::spawn(async move {
             if let Some(last) = last {
                 // A previous task that takes longer still holds its lock, which is reported as an
@@ -108,19 +107,19 @@ impl Session {
     }
 
     fn new(
-        memory: ConversationSlot,
+        slot: ConversationSlot,
         reaper: ChildReaper,
     ) -> (Self, SessionTask, mpsc::Receiver<SessionCommand>) {
-        let (asks, inbox) = mpsc::channel(16);
+        let (commands, inbox) = mpsc::channel(16);
         let recorded = Recorded::default();
-        let (gate_sender, gate) = watch::channel(Weak::new());
-        let (count, asked) = watch::channel(0);
+        let (call_sender, external_calls) = watch::channel(Weak::new());
+        let (count, requested) = watch::channel(0);
         let (usage_sender, usage) = watch::channel(SessionUsage::default());
         let task = SessionTask {
-            asked,
-            begun: 0,
-            gate: gate_sender,
-            memory,
+            requested,
+            started: 0,
+            external_calls: call_sender,
+            slot,
             settings: None,
             shown_notices: BTreeSet::new(),
             answered: None,
@@ -130,17 +129,17 @@ impl Session {
             cards: None,
             recorded: recorded.clone(),
             usage: usage_sender,
-            bench: Arc::new(ShellSession::new(reaper)),
-            seen: Arc::default(),
+            shell_session: Arc::new(ShellSession::new(reaper)),
+            read_cache: Arc::default(),
             granted: GrantedTools::default(),
             inbox: Inbox::default(),
         };
         let session = Self {
-            asks,
+            commands,
             recorded,
             usage,
-            gate,
-            asked: Arc::new(count),
+            external_calls,
+            requested: Arc::new(count),
         };
         (session, task, inbox)
     }
@@ -148,7 +147,7 @@ impl Session {
     /// Returns a handle to the end of the task, which is some time after the last [`Session`] is
     /// dropped.
     pub fn end(&self) -> SessionEnd {
-        SessionEnd(self.gate.clone())
+        SessionEnd(self.external_calls.clone())
     }
 
     /// Returns Cursor's counters of the session since it was opened.
@@ -166,26 +165,27 @@ impl Session {
         self.recorded.get(call)
     }
 
-    /// Returns the bridge gate of the live run, if there is one. Does not wait for a turn.
-    pub fn gate(&self) -> Option<Arc<ExternalCallSender>> {
-        let gate = self.gate.borrow().upgrade();
-        gate.filter(|gate| !gate.over().is_cancelled())
+    /// Returns the sender of calls from other MCP clients to the live run, if there is one. Does not
+    /// wait for a turn.
+    pub fn external_calls(&self) -> Option<Arc<ExternalCallSender>> {
+        let sender = self.external_calls.borrow().upgrade();
+        sender.filter(|sender| !sender.over().is_cancelled())
     }
 
     /// Reserves the next place in the session's queue at the first poll, so that later turns cannot
     /// overtake one whose request takes long to build.
     pub async fn enqueue(&self, turn: TurnChannels) {
-        self.asked.send_modify(|turns| *turns += 1);
+        self.requested.send_modify(|turns| *turns += 1);
         // If the task has ended, it drops the channels and the turn fails.
         let turn = SessionCommand::Turn(turn, Span::current());
-        let _ = self.asks.send(turn).await;
+        let _ = self.commands.send(turn).await;
     }
 
     /// Forgets the conversation, because the host's history changed: the next turn sends it all.
     pub async fn invalidate(&self) {
         let (reply, done) = oneshot::channel();
         if self
-            .asks
+            .commands
             .send(SessionCommand::Invalidate(reply))
             .await
             .is_ok()
@@ -205,18 +205,18 @@ impl Session {
     /// for it.
     pub async fn start_release(&self) -> Option<oneshot::Receiver<()>> {
         let (reply, done) = oneshot::channel();
-        let asked = self.asks.send(SessionCommand::Release(reply)).await;
-        asked.ok().map(|()| done)
+        let requested = self.commands.send(SessionCommand::Release(reply)).await;
+        requested.ok().map(|()| done)
     }
 }
 
 struct SessionTask {
-    memory: ConversationSlot,
+    slot: ConversationSlot,
     /// How many turns were requested, and how many of them started.
-    asked: watch::Receiver<u64>,
-    begun: u64,
-    /// Publishes the gate of the live run.
-    gate: watch::Sender<Weak<ExternalCallSender>>,
+    requested: watch::Receiver<u64>,
+    started: u64,
+    /// Publishes the sender of external calls of the live run.
+    external_calls: watch::Sender<Weak<ExternalCallSender>>,
     /// The settings that the turn has read for its first run.
     settings: Option<Arc<CursorConfig>>,
     /// Notices the user was shown, so that each is shown once.
@@ -235,9 +235,9 @@ struct SessionTask {
     /// Cursor's counters of the session.
     usage: watch::Sender<SessionUsage>,
     /// Commands that outlive a run; they end with the session.
-    bench: Arc<ShellSession>,
+    shell_session: Arc<ShellSession>,
     /// File contents that host tools have shown.
-    seen: Arc<ReadCache>,
+    read_cache: Arc<ReadCache>,
     /// Native tools the host has allowed for the rest of the session.
     granted: GrantedTools,
     /// Messages that were accepted from the host and not delivered to any run.
@@ -248,12 +248,12 @@ impl SessionTask {
     async fn run(mut self, mut inbox: mpsc::Receiver<SessionCommand>) {
         loop {
             let until = self.live.as_ref().map(|(_, until)| *until);
-            let ask = tokio::select! {
-                ask = inbox.recv() => ask,
-                idle = idle(&mut self.live) => {
+            let command = tokio::select! {
+                command = inbox.recv() => command,
+                has_changed = idle(&mut self.live) => {
                     // Not inside the select: a write that is cancelled half way would continue in
                     // the background and could overwrite a later one.
-                    if let (Idle::Changed, Some((live, _))) = (idle, &mut self.live) {
+                    if let (true, Some((live, _))) = (has_changed, &mut self.live) {
                         match live.save().await {
                             Ok(()) => self.effects.saved(&live.take_saved()),
                             Err(error) => tracing::warn!(
@@ -264,15 +264,15 @@ impl SessionTask {
                     continue;
                 }
                 () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
-                    let key = self.memory.key().prefix();
+                    let key = self.slot.key().prefix();
                     tracing::debug!(bridgeKeyPrefix = key, "bridge.active_ttl_expired");
                     Box::pin(self.release()).await;
                     continue;
                 }
             };
-            match ask {
+            match command {
                 Some(SessionCommand::Turn(turn, span)) => {
-                    self.begun += 1;
+                    self.started += 1;
                     let (request, mut answer) = match turn.open().await {
                         Ok(turn) => turn,
                         // They were reported as accepted, so the next turn sends them.
@@ -319,7 +319,7 @@ impl SessionTask {
             self.cards = Some(live.into_parts().1);
         }
         self.effects.rewritten(effects);
-        self.memory.forget(&self.inbox.separate()).await;
+        self.slot.forget(&self.inbox.separate()).await;
     }
 
     /// Cancels a run that waits for the host and saves its conversation.
@@ -353,12 +353,12 @@ impl SessionTask {
             return TurnResult::aborted();
         }
         if request.keep == Keep::Memory {
-            self.memory.leave_disk();
+            self.slot.leave_disk();
         }
-        let mut tally = TurnProgress::default();
+        let mut progress = TurnProgress::default();
         let transcript = &request.transcript;
-        tally.seen.context = usage::context(&transcript.system, &transcript.messages);
-        let mut live = match self.begin(&mut request, &mut tally).await {
+        progress.seen.context = usage::context(&transcript.system, &transcript.messages);
+        let mut live = match self.begin(&mut request, &mut progress).await {
             Ok(live) => live,
             Err(result) => {
                 self.inbox.add(request.take_messages().await);
@@ -369,31 +369,31 @@ impl SessionTask {
             let mut offered = PendingBatch::Nothing;
             let cancel = request.cancel_token().clone();
             let pause = tokio::select! {
-                pause = live.drive(&mut request, &mut tally, &mut offered) => pause,
+                pause = live.drive(&mut request, &mut progress, &mut offered) => pause,
                 () = cancel.cancelled() => {
-                    return self.abort(live, request, tally, answer).await;
+                    return self.abort(live, request, progress, answer).await;
                 }
             };
             let ended = match pause {
                 Pause::ToolUse => {
                     live.inject_queued(&mut request).await;
                     let place = TurnStart::of(&request.transcript.messages);
-                    live.pause(place, self.memory.key(), recover::now());
+                    live.pause(place, self.slot.key(), recover::now());
                     match live.save().await {
                         Ok(()) => self.effects.saved(&live.take_saved()),
                         Err(error) => self.note(&request, error).await,
                     }
-                    live.present(&request, &mut tally).await;
+                    live.present(&request, &mut progress).await;
                     tracing::debug!("turn.parked");
-                    let result = tally.result(Stop::ToolUse, None, &request);
+                    let result = progress.result(Stop::ToolUse, None, &request);
                     self.live = Some((live, Instant::now() + request.policy.park));
                     return result;
                 }
                 Pause::Over(ended) => ended.map(|ended| *ended),
             };
-            self.count_run(ended.as_ref(), &mut tally);
+            self.count_run(ended.as_ref(), &mut progress);
             if let Some(again) = self
-                .recover_run(&live, ended.as_ref(), &request, &mut tally)
+                .recover_run(&live, ended.as_ref(), &request, &mut progress)
                 .await
             {
                 let unsaved = live.take_unsaved();
@@ -414,7 +414,7 @@ impl SessionTask {
                     self.effects.keep(live.history(), effects);
                 }
                 live = match self
-                    .send_separately(live.conversation, words, &request, &mut tally)
+                    .send_separately(live.conversation, words, &request, &mut progress)
                     .await
                 {
                     Ok(live) => live,
@@ -442,19 +442,19 @@ impl SessionTask {
             self.notice(&request, notice).await;
             if let Stop::Finished = stop {
                 self.effects.answered();
-                self.last_answer = LastAnswer::of(&request, tally.answer());
+                self.last_answer = LastAnswer::of(&request, progress.answer());
             }
-            return tally.result(stop, cause, &request);
+            return progress.result(stop, cause, &request);
         }
     }
 
     /// Adds Cursor's counters of a run to those of the turn and the session.
-    fn count_run(&self, ended: Option<&Ended>, tally: &mut TurnProgress) {
+    fn count_run(&self, ended: Option<&Ended>, progress: &mut TurnProgress) {
         let Some(counters) = ended.and_then(|ended| ended.usage) else {
             // A lost run has no counters that include what its turns returned.
             return;
         };
-        tally.report(Some(counters));
+        progress.report(Some(counters));
         self.usage.send_modify(|usage| usage.add(counters));
         let SessionUsage { runs, counters, .. } = *self.usage.borrow();
         tracing::debug!(
@@ -489,17 +489,16 @@ impl SessionTask {
         &mut self,
         mut live: LiveRun,
         mut request: OpenTurn,
-        tally: TurnProgress,
+        progress: TurnProgress,
         answer: &mut ReplyOnce,
     ) -> TurnResult {
-        let result = tally.result(Stop::Aborted, None, &request);
+        let result = progress.result(Stop::Aborted, None, &request);
         self.answered = Some(Instant::now());
         answer.send(result.clone());
         let last = request.take_messages().await;
-        let transcript = &request.transcript;
-        let history = Fingerprint::of(&transcript.system, &transcript.messages);
+        let history = request.history();
         drop(request); // ends the host's events
-        let key = self.memory.key().prefix();
+        let key = self.slot.key().prefix();
         tracing::debug!(bridgeKeyPrefix = key, "native.stream.abort");
         live.cancel().await;
         let ended = live.drain(self.next_turn()).await;
@@ -519,14 +518,17 @@ impl SessionTask {
     /// user if that fails.
     async fn put(&mut self, mut conversation: Conversation) -> Option<String> {
         conversation.messages = self.inbox.separate();
-        self.memory.put(conversation).await
+        self.slot.put(conversation).await
     }
 
     /// Resolves when another turn waits for this one to end.
     fn next_turn(&self) -> impl Future<Output = ()> + use<> {
-        let (mut asked, begun) = (self.asked.clone(), self.begun);
+        let (mut requested, started) = (self.requested.clone(), self.started);
         async move {
-            let waits = asked.wait_for(|asked| *asked > begun).await.is_ok();
+            let waits = requested
+                .wait_for(|requested| *requested > started)
+                .await
+                .is_ok();
             if !waits {
                 std::future::pending::<()>().await;
             }
@@ -558,8 +560,9 @@ impl SessionTask {
     }
 }
 
-/// Reads a parked run while the host is away, so that it does not stall.
-async fn idle(live: &mut Option<(LiveRun, Instant)>) -> Idle {
+/// Reads a parked run while the host is away, so that it does not stall. Returns whether its
+/// conversation has changed.
+async fn idle(live: &mut Option<(LiveRun, Instant)>) -> bool {
     match live {
         Some((live, _)) => live.idle().await,
         None => std::future::pending().await,

@@ -10,20 +10,17 @@ use super::activity_display::{ActivityDisplay, Recorded};
 use super::channels::OpenTurn;
 use super::conversation_slot::Conversation;
 use super::intent_logging::IntentLogger;
-use super::live_run::{KnownHistory, LiveRun};
+use super::live_run::{AnswerRounds, LiveRun};
 use super::policy::Bridging;
 use super::recover;
 use super::request::{HostToolMode, TurnRequest};
 use super::usage;
 use crate::conversation::bootstrap::{self, HistoryBudget};
-use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::image::{self, DecodedImage};
 use crate::conversation::store::LockedConversation;
 use crate::effect_log::{EffectLog, EffectLogFile};
 use crate::message::Message;
-use crate::run::{
-    Action, RestartOwner, RetriesUsed, RetryPolicy, RunSpec, Timing, UserMessage, start,
-};
+use crate::run::{Action, RetriesUsed, RetryPolicy, RunSpec, Timing, UserMessage, start};
 use agent_tools::bridge::Bridge;
 use agent_tools::bridge::external_calls::{self, ExternalCallSender};
 use agent_tools::bridge::tool_set::{HostTool, OfferedTools, PROVIDER};
@@ -42,17 +39,17 @@ pub(super) struct SessionResources<'a> {
     /// Recorded results of the cards the host was sent.
     pub(super) recorded: &'a Recorded,
     /// Commands that outlive a run.
-    pub(super) bench: &'a Arc<ShellSession>,
+    pub(super) shell_session: &'a Arc<ShellSession>,
     /// File contents that host tools have shown.
-    pub(super) seen: &'a Arc<ReadCache>,
+    pub(super) read_cache: &'a Arc<ReadCache>,
     /// Native tools the host has allowed for this session.
     pub(super) granted: &'a GrantedTools,
     /// The user's Cursor settings.
     pub(super) settings: Arc<CursorConfig>,
     /// The file of the effect log.
     pub(super) log_file: Option<Arc<EffectLogFile>>,
-    /// Publishes the gate of each run.
-    pub(super) gate: &'a watch::Sender<Weak<ExternalCallSender>>,
+    /// Publishes the sender of external calls of each run.
+    pub(super) external_calls: &'a watch::Sender<Weak<ExternalCallSender>>,
 }
 
 /// What happened earlier in the turn a run is started for.
@@ -77,13 +74,13 @@ pub(super) fn launch(
     request: &OpenTurn,
     snapshot: OfferedTools,
     before: CarriedOver,
-    surroundings: &SessionResources<'_>,
+    resources: &SessionResources<'_>,
 ) -> LiveRun {
     let mut offers = snapshot.offers();
     let host_offers = offers.clone();
     let tools = request.tools();
     if tools.mcp_servers {
-        offers.extend(surroundings.settings.servers.offers(offers.len()));
+        offers.extend(resources.settings.servers.offers(offers.len()));
     }
     let hosted = snapshot
         .tools
@@ -96,11 +93,11 @@ pub(super) fn launch(
             ]
         });
     let show = ActivityDisplay::new(
-        surroundings.recorded.clone(),
+        resources.recorded.clone(),
         request.workspace.clone(),
         hosted,
         tools.decisions.clone(),
-        surroundings.bench,
+        resources.shell_session,
     );
     let facts = RunContext {
         workspace: request.workspace.clone(),
@@ -108,7 +105,7 @@ pub(super) fn launch(
         offers: host_offers,
         home: request.policy.home.clone(),
         shell: request.policy.shell.clone(),
-        settings: Arc::clone(&surroundings.settings),
+        settings: Arc::clone(&resources.settings),
         repositories: Arc::clone(request.library.repositories()),
         ..RunContext::default()
     };
@@ -122,26 +119,28 @@ pub(super) fn launch(
     };
     let execution = handlers::ExecutorOptions {
         policy: &policy.native,
-        shell_session: surroundings.bench,
+        shell_session: resources.shell_session,
         current,
-        granted: surroundings.granted.clone(),
+        granted: resources.granted.clone(),
         bridge: Arc::clone(&bridge),
-        seen: Arc::clone(surroundings.seen),
+        seen: Arc::clone(resources.read_cache),
     };
-    let inlet = external_calls::open(Arc::clone(&bridge));
-    surroundings.gate.send_replace(inlet.sender());
+    let call_receiver = external_calls::open(Arc::clone(&bridge));
+    resources
+        .external_calls
+        .send_replace(call_receiver.sender());
     // Inside the hooks, because what they refuse must not be logged as started.
     let executor = HookedExecutor::around(
         IntentLogger::around(
             handlers::executor(facts, execution),
-            surroundings.log_file.clone(),
+            resources.log_file.clone(),
             request.tool_mode == HostToolMode::Inline,
         ),
-        &surroundings.settings,
+        &resources.settings,
         HookContext {
             workspace: request.workspace.clone(),
             home: policy.home.clone(),
-            shell_session: Arc::clone(surroundings.bench),
+            shell_session: Arc::clone(resources.shell_session),
             conversation: conversation.id.clone(),
             model: request.model.id.clone(),
         },
@@ -167,10 +166,7 @@ pub(super) fn launch(
         conversation.blobs(),
         RetryPolicy {
             idle: request.policy.idle_retries,
-            after_results: match request.tool_mode {
-                HostToolMode::Between => RestartOwner::Above,
-                HostToolMode::Inline => RestartOwner::Here,
-            },
+            restarts_after_results: request.tool_mode == HostToolMode::Inline,
             ..RetryPolicy::default()
         },
         Timing {
@@ -178,13 +174,16 @@ pub(super) fn launch(
             ..Timing::default()
         },
     );
-    let transcript = &request.transcript;
-    let covers = Fingerprint::of(&transcript.system, &transcript.messages);
-    let history = KnownHistory {
-        covers,
-        answer: before.answer,
-    };
-    LiveRun::new(handle, bridge, conversation, history, show, inlet, tools)
+    let answer = AnswerRounds::new(request.history(), before.answer);
+    LiveRun::new(
+        handle,
+        bridge,
+        conversation,
+        answer,
+        show,
+        call_receiver,
+        tools,
+    )
 }
 
 /// Returns a user message, with its images.

@@ -22,13 +22,13 @@ pub(super) struct TurnProgress {
     pub(super) since_checkpoint: String,
     /// The answer text of the turn.
     text_so_far: String,
-    /// How the next text relates to the answer so far.
-    next: Next,
+    /// Whether the next text is not part of the answer so far.
+    starts_paragraph: bool,
     /// Whether the host was sent answer text or a call, not only thinking.
-    answer: Answer,
+    has_answered: bool,
     /// How often the turn was recovered, the retries used by then, and how long the next run waits
     /// first.
-    pub(super) comebacks: u32,
+    pub(super) recoveries: u32,
     pub(super) spent: RetriesUsed,
     pub(super) rest: Duration,
     /// How often a connection failed and was retried.
@@ -37,32 +37,16 @@ pub(super) struct TurnProgress {
     pub(super) was_sent: bool,
 }
 
-#[derive(Default, Clone, Copy, PartialEq)]
-enum Answer {
-    #[default]
-    Unsent,
-    Sent,
-}
-
-/// How text relates to the text before it.
-#[derive(Default, Clone, Copy, PartialEq)]
-enum Next {
-    #[default]
-    Continue,
-    /// It answers something else, in a run of its own.
-    Separate,
-}
-
 impl TurnProgress {
     /// Starts a new paragraph: the next text is not part of the answer so far.
     pub(super) fn start_paragraph(&mut self) {
-        self.next = Next::Separate;
+        self.starts_paragraph = true;
     }
 
     /// Returns the text as it is sent after the answer so far. White space is ignored where the
     /// answer is compared with a checkpoint.
     fn separated(&mut self, text: String) -> String {
-        let continues = std::mem::take(&mut self.next) == Next::Continue;
+        let continues = !std::mem::take(&mut self.starts_paragraph);
         if continues || self.text_so_far.is_empty() || self.text_so_far.ends_with("\n\n") {
             text
         } else {
@@ -122,11 +106,8 @@ impl TurnProgress {
     }
 
     /// Returns whether the host was shown anything that a second run would repeat.
-    pub(super) fn answered(&self) -> Shown {
-        match self.answer {
-            Answer::Unsent => Shown::Nothing,
-            Answer::Sent => Shown::Something,
-        }
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered
     }
 
     /// Returns the notice for the second retry of the turn: the first is usually over soon, and
@@ -140,32 +121,25 @@ impl TurnProgress {
     }
 }
 
-/// Whether the host was shown anything of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shown {
-    Nothing,
-    Something,
-}
-
 /// Sends an event to the host and counts what the model wrote.
-pub(super) async fn send_event(event: TurnEvent, request: &OpenTurn, tally: &mut TurnProgress) {
+pub(super) async fn send_event(event: TurnEvent, request: &OpenTurn, progress: &mut TurnProgress) {
     if matches!(event, TurnEvent::Text(_) | TurnEvent::ToolCall { .. }) {
-        tally.answer = Answer::Sent;
+        progress.has_answered = true;
     }
     let event = match event {
-        TurnEvent::Text(text) => TurnEvent::Text(tally.separated(text)),
+        TurnEvent::Text(text) => TurnEvent::Text(progress.separated(text)),
         event => event,
     };
     if let TurnEvent::Text(text) = &event {
-        tally.since_checkpoint.push_str(text);
-        tally.text_so_far.push_str(text);
+        progress.since_checkpoint.push_str(text);
+        progress.text_so_far.push_str(text);
     }
     match &event {
-        TurnEvent::Text(text) | TurnEvent::Thinking(text) => tally.output += usage::units(text),
+        TurnEvent::Text(text) | TurnEvent::Thinking(text) => progress.output += usage::units(text),
         TurnEvent::ToolCall {
             name, arguments, ..
         } => {
-            tally.output += usage::units(name) + usage::units(&arguments.to_string());
+            progress.output += usage::units(name) + usage::units(&arguments.to_string());
         }
         TurnEvent::ThinkingDone
         | TurnEvent::Request(_)
@@ -175,7 +149,7 @@ pub(super) async fn send_event(event: TurnEvent, request: &OpenTurn, tally: &mut
         | TurnEvent::RetryNotice(_)
         | TurnEvent::Notice(_) => {}
     }
-    let notice = tally.notice(&event);
+    let notice = progress.notice(&event);
     request.send(event).await;
     if let Some(notice) = notice {
         request.send(TurnEvent::RetryNotice(notice)).await;

@@ -299,7 +299,7 @@ fn a_plugin_of_the_user_brings_rules_skills_servers_and_hooks() {
     };
     assert_eq!(*program, plugin.join("run").to_str().unwrap());
     assert_eq!(*args, [plugin.to_str().unwrap()]);
-    let HookAction::Command { command, .. } = &scanned.hooks[0].asked else {
+    let HookAction::Command { command, .. } = &scanned.hooks[0].action else {
         panic!("{:?}", scanned.hooks);
     };
     assert_eq!(*command, plugin.join("check").to_str().unwrap());

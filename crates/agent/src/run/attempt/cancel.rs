@@ -15,8 +15,8 @@ impl Attempt<'_> {
         }
         tracing::debug!("run.leaving");
         let now = Instant::now();
-        self.cancel_deadline = Some(now + self.context.timing.linger);
-        self.cancel_received_by = Some(now + self.context.timing.heed);
+        self.cancel_deadline = Some(now + self.context.timing.cancel_timeout);
+        self.cancel_received_by = Some(now + self.context.timing.cancel_ack_timeout);
         self.execs.abort_all();
         self.act(conversation_action::Action::CancelAction(
             CancelAction::default(),
@@ -27,7 +27,7 @@ impl Attempt<'_> {
     /// Shortens the wait, because the owner waits for the run to end.
     pub(super) fn shorten_cancel(&mut self) {
         if let Some(until) = self.cancel_deadline {
-            let soon = Instant::now() + self.context.timing.farewell;
+            let soon = Instant::now() + self.context.timing.final_checkpoint_grace;
             self.cancel_deadline = Some(until.min(soon));
         }
     }

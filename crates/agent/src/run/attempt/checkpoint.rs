@@ -11,7 +11,7 @@ use cursor_proto::state;
 impl Attempt<'_> {
     /// Handles a checkpoint from the server.
     pub(super) fn checkpoint(&mut self, state: &Bytes) {
-        self.tally.checkpoint(state.len());
+        self.stats.checkpoint(state.len());
         // A checkpoint that cannot be resumed must not replace one that can.
         if let Err(unusable) = state::check(state) {
             self.context.drift.count(format!("checkpoint: {unusable}"));
@@ -32,7 +32,7 @@ impl Attempt<'_> {
         // This may be the last checkpoint, so shorten the wait. One that arrives before the
         // cancellation was sent is not.
         if let (Some(until), 0) = (self.cancel_deadline, self.unsent_until_cancel) {
-            let soon = self.last_inbound + self.context.timing.farewell;
+            let soon = self.last_inbound + self.context.timing.final_checkpoint_grace;
             self.cancel_deadline = Some(until.min(soon));
         }
     }

@@ -152,7 +152,7 @@ struct Attempt<'a> {
     /// Whether text was received since that checkpoint.
     has_text: bool,
     usage: Option<Usage>,
-    tally: StreamStats,
+    stats: StreamStats,
     accepted: bool,
     last_inbound: Instant,
     next_heartbeat: Instant,
@@ -173,7 +173,7 @@ struct Attempt<'a> {
     /// Frames that are still queued ahead of, and including, the cancellation.
     unsent_until_cancel: usize,
     /// Whether there is capacity to read. While reading is paused, silence means nothing.
-    reading: ReadState,
+    is_reading: bool,
     /// User messages sent on this stream.
     injected: BTreeSet<Uuid>,
     /// The calls and completed tools that are offered together.
@@ -183,12 +183,6 @@ struct Attempt<'a> {
     watchdog: Watchdog,
     /// Questions that the user has not answered yet. While there are any, silence is not a stall.
     questions: JoinSet<(u32, AskQuestionResult)>,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum ReadState {
-    On,
-    Paused,
 }
 
 /// Drives a stream to its end.
@@ -209,7 +203,7 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         reader: CheckpointReader::default(),
         has_text: false,
         usage: None,
-        tally: StreamStats::new(now),
+        stats: StreamStats::new(now),
         accepted: false,
         last_inbound: now,
         turn_ended: None,
@@ -218,7 +212,7 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         cancel_deadline: None,
         cancel_received_by: None,
         unsent_until_cancel: 0,
-        reading: ReadState::On,
+        is_reading: true,
         injected: BTreeSet::new(),
         batch: CallBatch::default(),
         results_first: None,
@@ -226,7 +220,7 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         questions: JoinSet::new(),
     };
     let mut reason = attempt.run().await;
-    attempt.tally.close(&reason);
+    attempt.stats.close(&reason);
     attempt.close_batch(&reason);
     if let CloseReason::Finished = reason {
         attempt.release_all();
@@ -260,17 +254,13 @@ impl Attempt<'_> {
                 timer.as_mut().reset(armed);
             }
             let room = self.outbox_bytes < MAX_OUTBOX;
-            self.pace(if room && !self.pending.is_full() {
-                ReadState::On
-            } else {
-                ReadState::Paused
-            });
-            let reading = self.reading == ReadState::On;
+            self.set_reading(room && !self.pending.is_full());
+            let is_reading = self.is_reading;
             if !self.holds_commands() {
                 self.results_first = None;
             }
             let event = tokio::select! {
-                received = self.stream.incoming.next(), if reading => AttemptEvent::Received(received),
+                received = self.stream.incoming.next(), if is_reading => AttemptEvent::Received(received),
                 sent = flush(&self.stream.outgoing, &mut self.outbox), if !self.outbox.is_empty() => {
                     AttemptEvent::Sent(sent)
                 }
@@ -385,7 +375,7 @@ impl Attempt<'_> {
             AttemptEvent::Command(Some(Command::Cancel | Command::Leave) | None) => {
                 Some(CloseReason::Cancelled)
             }
-            AttemptEvent::Command(Some(Command::Hurry)) => {
+            AttemptEvent::Command(Some(Command::ShortenCancel)) => {
                 self.shorten_cancel();
                 None
             }
@@ -413,7 +403,7 @@ impl Attempt<'_> {
         let Received::Message(message) = received else {
             return None;
         };
-        self.tally.message();
+        self.stats.message();
         self.watchdog
             .record_message(message.message.as_ref(), self.last_inbound);
         if classify(message.message.as_ref()) == Activity::Liveness {
@@ -459,8 +449,8 @@ impl Attempt<'_> {
         self.after_turn_end(&event);
         self.note_received(&event);
         match &event {
-            RunEvent::Text(text) => self.tally.text(text.len(), self.last_inbound),
-            RunEvent::Thinking(text) => self.tally.thinking(text.len(), self.last_inbound),
+            RunEvent::Text(text) => self.stats.text(text.len(), self.last_inbound),
+            RunEvent::Thinking(text) => self.stats.thinking(text.len(), self.last_inbound),
             _ => {}
         }
         if let RunEvent::Text(_) | RunEvent::Thinking(_) = &event {
@@ -506,7 +496,7 @@ impl Attempt<'_> {
 
     fn count_written(&mut self, request: &KvServerMessage) {
         if let Some(kv_server_message::Message::SetBlobArgs(args)) = &request.message {
-            self.tally
+            self.stats
                 .blob_written(args.blob_data.len(), self.last_inbound);
         }
     }
@@ -514,7 +504,7 @@ impl Attempt<'_> {
     fn count_read(&mut self, reply: &KvClientMessage) {
         if let Some(kv_client_message::Message::GetBlobResult(result)) = &reply.message {
             let bytes = result.blob_data.as_ref().map_or(0, Bytes::len);
-            self.tally.blob_read(bytes, self.last_inbound);
+            self.stats.blob_read(bytes, self.last_inbound);
         }
     }
 

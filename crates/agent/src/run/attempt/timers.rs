@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Attempt, CloseReason, ReadState};
+use super::{Attempt, CloseReason};
 use crate::run::event::RunEvent;
 use crate::run::watchdog::IdleTimeout;
 use cursor_client::suspend_aware_timer;
@@ -12,15 +12,15 @@ use cursor_proto::agent::v1::*;
 
 impl Attempt<'_> {
     /// Starts or pauses reading. After a pause, silence is measured from now.
-    pub(super) fn pace(&mut self, reading: ReadState) {
-        if (self.reading, reading) == (ReadState::Paused, ReadState::On) {
+    pub(super) fn set_reading(&mut self, is_reading: bool) {
+        if is_reading && !self.is_reading {
             let now = Instant::now();
             self.last_inbound = now;
             self.watchdog.worked(now);
             self.turn_ended = self.turn_ended.map(|_| now);
             self.latest_end = self.latest_end.map(|_| now + self.max_after_turn());
         }
-        self.reading = reading;
+        self.is_reading = is_reading;
     }
 
     /// Returns when the next timer is due.
@@ -35,7 +35,7 @@ impl Attempt<'_> {
         sooner(self.cancels_at());
         sooner(self.batch.ends_at());
         sooner(self.results_first.as_ref().map(|(_, until)| *until));
-        if self.reading == ReadState::On {
+        if self.is_reading {
             sooner(self.stalls_at().map(|at| self.after_grace(at)));
             sooner(self.idles_at().map(|at| self.after_grace(at)));
             sooner(self.ends_at());
@@ -149,7 +149,7 @@ impl Attempt<'_> {
         if self.cancels_at().is_some_and(|at| now >= at) {
             return Some(CloseReason::Cancelled);
         }
-        if self.reading == ReadState::On {
+        if self.is_reading {
             if self.ends_at().is_some_and(|at| now >= at) {
                 return Some(CloseReason::Finished);
             }
@@ -169,7 +169,7 @@ impl Attempt<'_> {
         }
         if now >= self.next_heartbeat {
             self.next_heartbeat = now + self.context.timing.heartbeat;
-            self.tally.heartbeat();
+            self.stats.heartbeat();
             self.post(&AgentClientMessage {
                 message: Some(agent_client_message::Message::ClientHeartbeat(
                     ClientHeartbeat {},
@@ -177,7 +177,7 @@ impl Attempt<'_> {
             });
         }
         for frame in self.execs.beat(now) {
-            self.tally.exec_heartbeat();
+            self.stats.exec_heartbeat();
             self.post(&frame);
         }
         None

@@ -5,7 +5,7 @@ use crate::conversation::fingerprint::Fingerprint;
 
 /// The answer of a run as far as the newest checkpoint may lack it.
 #[derive(Debug)]
-pub(super) struct AnswerRounds {
+pub(in crate::turn) struct AnswerRounds {
     /// Rounds that the host has, oldest first.
     earlier: Vec<AnswerRound>,
     current: AnswerRound,
@@ -32,7 +32,7 @@ pub(super) struct Coverage {
 
 impl AnswerRounds {
     /// Returns the answer of a run that is sent this history; the host has the start of the answer.
-    pub(super) fn new(history: Fingerprint, text: String) -> Self {
+    pub(in crate::turn) fn new(history: Fingerprint, text: String) -> Self {
         Self {
             earlier: Vec::new(),
             current: AnswerRound {

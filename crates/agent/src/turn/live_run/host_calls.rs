@@ -1,7 +1,7 @@
 //! Calls and cards for the host: collected until everything that arrived together is read, written
 //! to disk, and then shown.
 
-use super::{LiveRun, OnDisk, Pause};
+use super::{LiveRun, Pause};
 use crate::conversation::journal::{PausedTurn, PendingCall};
 use crate::conversation::lost_turn::TurnStart;
 use crate::conversation::recovery::UnixMillis;
@@ -91,7 +91,7 @@ impl LiveRun {
             recorded_at: now.0,
             session: key.name().map(str::to_owned),
         });
-        self.on_disk = OnDisk::Stale;
+        self.is_saved = false;
     }
 
     fn cursors_name(&self, id: &str) -> Option<String> {
@@ -100,10 +100,14 @@ impl LiveRun {
     }
 
     /// Sends the collected calls and cards to the host.
-    pub(in crate::turn) async fn present(&mut self, request: &OpenTurn, tally: &mut TurnProgress) {
+    pub(in crate::turn) async fn present(
+        &mut self,
+        request: &OpenTurn,
+        progress: &mut TurnProgress,
+    ) {
         self.parked.record(&self.offering);
         for call in std::mem::take(&mut self.offering) {
-            send_event(call, request, tally).await;
+            send_event(call, request, progress).await;
         }
     }
 
@@ -119,7 +123,7 @@ impl LiveRun {
         &mut self,
         event: RunEvent,
         request: &OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
         offered: &mut PendingBatch,
     ) -> Option<Pause> {
         let surface = match request.tool_mode {
@@ -136,7 +140,7 @@ impl LiveRun {
             activity_display::Shown::Nothing => {}
             activity_display::Shown::Lines(lines) if *offered == PendingBatch::Nothing => {
                 for line in lines {
-                    send_event(line, request, tally).await;
+                    send_event(line, request, progress).await;
                 }
             }
             activity_display::Shown::Lines(lines) => self.later.extend(lines),

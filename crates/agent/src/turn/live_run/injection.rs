@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::{LiveRun, OnDisk, PendingBatch};
+use super::{LiveRun, PendingBatch};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::flat_message::flatten;
 use crate::inbox::{Source, UnsavedMessage};
@@ -32,7 +32,7 @@ impl LiveRun {
         let injection = self.inbox.inject(message, source, Instant::now());
         if source == Source::Separate {
             // The host relies on it being accepted, and its history may never contain it.
-            self.on_disk = OnDisk::Stale;
+            self.is_saved = false;
             if let Err(error) = self.save().await {
                 tracing::debug!(%error, "an injected message could not be saved");
             }

@@ -28,8 +28,8 @@ use crate::effect_log::{EffectDigest, EffectLog, FileEntry, RequestKey, Start};
 use crate::inbox::{Inbox, InjectionStep, Source};
 use crate::message::Message;
 use crate::run::{
-    CheckpointContents, Injection, Progress, RestartOwner, RetryBudget, RetryDecision, RetryPolicy,
-    UserMessage, VisibleProgress,
+    CheckpointContents, Injection, Progress, RetryBudget, RetryDecision, RetryPolicy, UserMessage,
+    VisibleProgress,
 };
 use agent_tools::ExecReply;
 use cursor_client::failure::Failure;
@@ -47,7 +47,7 @@ const PATIENT: RetryPolicy = RetryPolicy {
     unreached: u32::MAX,
     transport_time: Duration::MAX,
     idle: u32::MAX,
-    after_results: RestartOwner::Here,
+    restarts_after_results: true,
     barren_resumes: u32::MAX,
     base_delay: Duration::ZERO,
     max_delay: Duration::ZERO,

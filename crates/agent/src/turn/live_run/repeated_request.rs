@@ -6,7 +6,6 @@ use serde_json::Value as Json;
 use super::LiveRun;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::message::Message;
-use crate::run::RunEvent;
 use crate::turn::request::TurnEvent;
 
 /// A call or card as the host was sent it.
@@ -54,11 +53,7 @@ impl LiveRun {
 
     /// Sends the answer of the parked turn again when the run is driven next.
     pub(in crate::turn) fn repeat(&mut self) {
-        let waiting = self.waiting.iter().filter_map(|event| match event {
-            RunEvent::Text(text) => Some(text.as_str()),
-            _ => None,
-        });
-        let waiting: String = waiting.collect();
+        let waiting = self.waiting_text();
         let calls = std::mem::take(&mut self.parked.calls);
         let open = calls.into_iter().filter(|call| self.waits(&call.id));
         let events = open.map(|call| TurnEvent::ToolCall {

@@ -18,15 +18,15 @@ use foundation::Digest;
 
 /// What the host sends that Cursor does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum News {
+enum NewInput {
     /// Nothing.
     None,
     /// Tool results for the run, and possibly a user message.
     Results,
     /// A user message for a running run.
-    Words,
+    Message,
     /// A user message for a run that has ended.
-    Late,
+    LateMessage,
 }
 
 impl LiveRun {
@@ -36,36 +36,36 @@ impl LiveRun {
         &mut self,
         system: &str,
         messages: &[Message],
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
     ) {
         // The deadlines were not watched while the host was away.
         self.inbox.rearm(Instant::now());
         self.drop_resent(messages);
-        self.count(tally);
-        let brought = host_input(messages, |id| self.waits(id));
-        let (key, came) = (self.key.clone(), brought.results.len());
+        self.count(progress);
+        let input = host_input(messages, |id| self.waits(id));
+        let (key, count) = (self.key.clone(), input.results.len());
         tracing::debug!(
             bridgeKeyPrefix = key,
-            toolResultCount = came,
+            toolResultCount = count,
             "native.tool_resume.start"
         );
         let is_card = |result: &&ToolResult| self.show.waits(&result.call_id);
-        let news = match brought.results.iter().all(is_card) {
+        let new_input = match input.results.iter().all(is_card) {
             // Cursor has the results of its own tools: cards are only for the host.
-            true if brought.text.is_empty() => News::None,
-            true if self.is_over() => News::Late,
-            true if self.open.is_empty() && came > 0 => News::Words,
+            true if input.text.is_empty() => NewInput::None,
+            true if self.is_over() => NewInput::LateMessage,
+            true if self.open.is_empty() && count > 0 => NewInput::Message,
             // Calls without a result are answered with a failure.
-            _ => News::Results,
+            _ => NewInput::Results,
         };
-        let given = brought
+        let returned_ids = input
             .results
             .iter()
             .map(|result| result.call_id.clone())
             .collect();
         let mut returned = Vec::new();
-        for result in brought.results {
-            tally.count_text(&text(&result.content, ImageHandling::Omitted));
+        for result in input.results {
+            progress.count_text(&text(&result.content, ImageHandling::Omitted));
             let id = &result.call_id;
             let Some(at) = self.open.iter().position(|call| call.id == *id) else {
                 continue;
@@ -78,11 +78,11 @@ impl LiveRun {
             returned.push(id.clone());
             self.open.remove(at).answer(result.to_host_result());
         }
-        tracing::debug!(left = self.open.len(), words = %Digest(&brought.text), "turn.resumed");
+        tracing::debug!(left = self.open.len(), words = %Digest(&input.text), "turn.resumed");
         self.show.open.clear();
-        self.cover(system, messages, news, given);
+        self.cover(system, messages, new_input, returned_ids);
         let left = std::mem::take(&mut self.open);
-        if !brought.text.is_empty() {
+        if !input.text.is_empty() {
             returned.extend(left.iter().map(|call| call.id.clone()));
         }
         if !returned.is_empty() {
@@ -90,7 +90,7 @@ impl LiveRun {
             let command = Command::AfterResults(returned);
             let _ = self.handle.commands.send(command).await;
         }
-        if brought.text.is_empty() {
+        if input.text.is_empty() {
             if !left.is_empty() {
                 let left = left.len();
                 tracing::debug!(
@@ -106,42 +106,44 @@ impl LiveRun {
             for call in left {
                 call.answer(HostResult::failed(prompts::USER_DID_NOT_WAIT));
             }
-            tally.count_text(&brought.text);
-            let message = user_message(brought.text, brought.images);
+            progress.count_text(&input.text);
+            let message = user_message(input.text, input.images);
             self.inject(message, Source::History(messages.len())).await;
         }
     }
 
     /// Records the history the run was sent. A checkpoint that covered the last history covers this
     /// one too, if it includes everything the host was shown and nothing in it is new to Cursor.
-    fn cover(&mut self, system: &str, messages: &[Message], news: News, given: Vec<String>) {
+    fn cover(
+        &mut self,
+        system: &str,
+        messages: &[Message],
+        new_input: NewInput,
+        returned_ids: Vec<String>,
+    ) {
         let current = self.conversation.sent.as_ref() == Some(self.answer.history());
-        let waiting = self.waiting.iter().filter_map(|event| match event {
-            RunEvent::Text(text) => Some(text.as_str()),
-            _ => None,
-        });
-        // The history that a checkpoint without the news covers.
-        let before = match news {
-            News::None | News::Results => messages.len(),
-            News::Words | News::Late => messages
+        // The history that a checkpoint without the new input covers.
+        let before = match new_input {
+            NewInput::None | NewInput::Results => messages.len(),
+            NewInput::Message | NewInput::LateMessage => messages
                 .iter()
                 .rposition(|message| message.as_tool_result().is_some())
                 .map_or(messages.len(), |at| at + 1),
         };
         let before = Fingerprint::of(system, &messages[..before]);
-        let history = match news {
-            News::None | News::Results | News::Late => before.clone(),
-            News::Words => Fingerprint::of(system, messages),
+        let history = match new_input {
+            NewInput::None | NewInput::Results | NewInput::LateMessage => before.clone(),
+            NewInput::Message => Fingerprint::of(system, messages),
         };
-        let results = (news == News::Results).then_some(given);
+        let results = (new_input == NewInput::Results).then_some(returned_ids);
         let known = self.conversation.answer.as_deref().unwrap_or_default();
         let known = current.then_some(known);
-        let waiting = waiting.collect();
+        let waiting = self.waiting_text();
         // Nothing that the host has is new to the checkpoint, so it covers this history too.
         if let Some(unshown) = self.answer.resume(history, waiting, results, known) {
             self.conversation.answer = Some(unshown);
             self.conversation.sent = Some(before.clone());
         }
-        self.before_message = (news == News::Words).then_some(before);
+        self.before_message = (new_input == NewInput::Message).then_some(before);
     }
 }

@@ -7,7 +7,7 @@ use crate::turn::channels::OpenTurn;
 use crate::turn::request::TurnEvent;
 
 /// The most characters of a command.
-const LONGEST_COMMAND: usize = 60;
+const MAX_COMMAND_CHARS: usize = 60;
 const NEXT: &str = "Waiting for Cursor";
 
 /// The line that was displayed last, and what it is made of.
@@ -70,7 +70,7 @@ fn line(call: &ToolCall) -> Option<String> {
         Tool::ShellToolCall(shell) => {
             let command = &shell.args.as_ref()?.command;
             let first = command.trim().lines().next().unwrap_or_default();
-            let mut shown: String = first.chars().take(LONGEST_COMMAND).collect();
+            let mut shown: String = first.chars().take(MAX_COMMAND_CHARS).collect();
             if shown.len() < command.trim().len() {
                 shown.push('…');
             }

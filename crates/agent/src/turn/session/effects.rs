@@ -74,7 +74,7 @@ impl PromptEffects {
         start: Start,
     ) -> (EffectLog, Option<Arc<EffectLogFile>>) {
         let messages = &request.transcript.messages;
-        let history = Fingerprint::of(&request.transcript.system, messages);
+        let history = request.history();
         let last = self.file.take();
         let is_next = matches!(self.log, Some((Prompt::Next, _)));
         let continued =

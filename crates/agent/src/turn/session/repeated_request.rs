@@ -22,7 +22,7 @@ impl LastAnswer {
     pub(super) fn of(request: &TurnRequest, text: &str) -> Option<Self> {
         let is_kept = !text.is_empty() && text.len() <= MAX_ANSWER && ends_with_results(request);
         is_kept.then(|| Self {
-            history: history(request),
+            history: request.history(),
             text: text.to_owned(),
         })
     }
@@ -34,21 +34,17 @@ impl SessionTask {
     pub(super) async fn repeat_answer(
         &mut self,
         request: &OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
     ) -> Option<TurnResult> {
         let last = self.last_answer.take()?;
-        if !ends_with_results(request) || history(request) != last.history {
+        if !ends_with_results(request) || request.history() != last.history {
             return None;
         }
         tracing::debug!("turn.repeated");
-        send_event(TurnEvent::Text(last.text.clone()), request, tally).await;
+        send_event(TurnEvent::Text(last.text.clone()), request, progress).await;
         self.last_answer = Some(last);
-        Some(tally.result(Stop::Finished, None, request))
+        Some(progress.result(Stop::Finished, None, request))
     }
-}
-
-fn history(request: &TurnRequest) -> Fingerprint {
-    Fingerprint::of(&request.transcript.system, &request.transcript.messages)
 }
 
 fn ends_with_results(request: &TurnRequest) -> bool {

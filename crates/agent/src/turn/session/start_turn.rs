@@ -8,6 +8,7 @@ use crate::conversation::journal::PausedTurn;
 use crate::conversation::lost_turn::{TurnStart, update_pause};
 use crate::conversation::recovery::LossKind;
 use crate::conversation::send_plan::{SendPlan, latest_start, plan_send, with_note};
+use crate::conversation::transcript::Transcript;
 use crate::effect_log::Start;
 use crate::inbox::{Source, UnsavedMessage, joined};
 use crate::message::Message;
@@ -19,7 +20,7 @@ use crate::turn::conversation_slot::Conversation;
 use crate::turn::error_text::{EFFECTS_LOST, wording};
 use crate::turn::failure_cause::Cause;
 use crate::turn::live_run::{LiveRun, user_texts};
-use crate::turn::recover::{self, Ready, RecoveryOutcome, Repeating};
+use crate::turn::recover::{self, Ready, RecoveryOutcome};
 use crate::turn::request::{Stop, TurnEvent, TurnResult};
 use crate::turn::start_run;
 use crate::turn::turn_progress::{TurnProgress, send_event};
@@ -32,19 +33,19 @@ impl SessionTask {
     pub(super) async fn begin(
         &mut self,
         request: &mut OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
     ) -> Result<LiveRun, TurnResult> {
-        let mut live = match self.resume_parked(request, tally).await {
+        let mut live = match self.resume_parked(request, progress).await {
             Some(live) => live,
             None => {
-                if let Some(result) = self.repeat_answer(request, tally).await {
+                if let Some(result) = self.repeat_answer(request, progress).await {
                     return Err(result);
                 }
-                self.start_run(request, tally).await?
+                self.start_run(request, progress).await?
             }
         };
         self.cards = None;
-        let Transcripted { messages, .. } = transcript(request);
+        let messages = &request.transcript.messages;
         let now = user_texts(&messages[latest_start(messages)..]);
         for words in self.inbox.take_except(0) {
             // The host's history may contain the message by now.
@@ -59,10 +60,12 @@ impl SessionTask {
     async fn resume_parked(
         &mut self,
         request: &OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
     ) -> Option<LiveRun> {
         let (mut live, _) = self.live.take()?;
-        let Transcripted { system, messages } = transcript(request);
+        let Transcript {
+            system, messages, ..
+        } = &request.transcript;
         let same_account = live.conversation.account == request.account;
         let lost = live.lost().cloned();
         if lost.is_none() && same_account && live.continues(system, messages) {
@@ -71,7 +74,7 @@ impl SessionTask {
                 live.repeat();
                 return Some(live);
             }
-            live.resume(system, messages, tally).await;
+            live.resume(system, messages, progress).await;
             tracing::debug!(decision = "live resume", "plan");
             return Some(live);
         }
@@ -85,8 +88,7 @@ impl SessionTask {
             }
         } else {
             live.drop_resent(messages);
-            let history = Fingerprint::of(system, messages);
-            self.effects.keep(history, live.effects());
+            self.effects.keep(request.history(), live.effects());
             live.lose();
             self.inbox.add(live.take_unsaved());
             let notice = self.put(live.conversation).await;
@@ -99,63 +101,61 @@ impl SessionTask {
     async fn start_run(
         &mut self,
         request: &mut OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
     ) -> Result<LiveRun, TurnResult> {
         let pictures = image::latest(&request.transcript.messages)
             .map_err(|error| TurnResult::failed(Cause::Request, error.to_string()))?;
-        let taken = self.memory.take().await;
+        let taken = self.slot.take().await;
         let taken = taken.map_err(|busy| TurnResult::failed(Cause::Taken, busy.to_string()))?;
         self.notice(request, taken.notice).await;
         if let Some(left) = taken.log_file {
             self.effects.found(left);
         }
         self.inbox.add_first(taken.messages);
-        let mut mine = taken
+        let mut stored = taken
             .conversation
             .filter(|conversation| conversation.account == request.account);
-        if let Some(pause) = mine.as_mut().and_then(|mine| mine.pause.as_mut()) {
+        if let Some(pause) = stored.as_mut().and_then(|stored| stored.pause.as_mut()) {
             update_pause(pause, &request.transcript.messages);
         }
-        let unread = mine.as_mut().and_then(|mine| mine.unread.take());
-        if let (Some(text), Some(conversation)) = (unread, mine.as_ref())
+        let unread = stored.as_mut().and_then(|stored| stored.unread.take());
+        if let (Some(text), Some(conversation)) = (unread, stored.as_ref())
             && returns_cards(conversation, &request.transcript.messages)
         {
             let conversation = conversation.clone();
-            return Err(self.show_unread(text, conversation, request, tally).await);
+            return Err(self
+                .show_unread(text, conversation, request, progress)
+                .await);
         }
-        let key = self.memory.key();
-        let (mine, lost) =
-            match recover::recover(request, mine, key, LossKind::Gone, Repeating::Allowed) {
-                RecoveryOutcome::Ready(ready) => {
-                    let Ready {
-                        conversation,
-                        action,
-                        unshown,
-                    } = *ready;
-                    tally.comebacks += 1;
-                    let mut live = self.launch(conversation, action, request, tally).await;
-                    live.queue_text(unshown);
-                    return Ok(live);
-                }
-                RecoveryOutcome::Unneeded(mine) => (mine, None),
-                RecoveryOutcome::Skipped(mine, lost) => (mine, Some(lost)),
-            };
-        let sent = mine
-            .as_ref()
-            .and_then(|conversation| conversation.sent.as_ref());
-        let answer = mine
-            .as_ref()
-            .and_then(|conversation| conversation.answer.as_deref());
-        let Transcripted { system, messages } = transcript(request);
+        let key = self.slot.key();
+        let (stored, lost) = match recover::recover(request, stored, key, LossKind::Gone, true) {
+            RecoveryOutcome::Ready(ready) => {
+                let Ready {
+                    conversation,
+                    action,
+                    unshown,
+                } = *ready;
+                progress.recoveries += 1;
+                let mut live = self.launch(conversation, action, request, progress).await;
+                live.queue_text(unshown);
+                return Ok(live);
+            }
+            RecoveryOutcome::Unneeded(stored) => (stored, None),
+            RecoveryOutcome::Skipped(stored, lost) => (stored, Some(lost)),
+        };
+        let known = stored.as_ref();
+        let sent = known.and_then(|known| known.sent.as_ref());
+        let answer = known.and_then(|known| known.answer.as_deref());
+        let Transcript {
+            system, messages, ..
+        } = &request.transcript;
         let mut unshown_text = String::new();
-        let asked = mine
-            .as_ref()
-            .and_then(|conversation| conversation.pause.as_ref());
-        let asked = asked.map_or_else(Vec::new, PausedTurn::all);
-        let (conversation, text) = match plan_send(sent, answer, &asked, system, messages) {
+        let pause = known.and_then(|known| known.pause.as_ref());
+        let paused_calls = pause.map_or_else(Vec::new, PausedTurn::all);
+        let (conversation, text) = match plan_send(sent, answer, &paused_calls, system, messages) {
             SendPlan::Nothing => {
                 // Put the conversation back unchanged.
-                if let Some(conversation) = mine {
+                if let Some(conversation) = stored {
                     let notice = self.put(conversation).await;
                     self.notice(request, notice).await;
                 }
@@ -173,12 +173,12 @@ impl SessionTask {
             SendPlan::Resume { unshown } => {
                 tracing::debug!(decision = "resume", "plan");
                 unshown_text = unshown;
-                (mine, None)
+                (stored, None)
             }
             SendPlan::Incremental { text, unshown } => {
                 tracing::debug!(decision = "incremental", new = %Digest(&text), "plan");
                 unshown_text = unshown;
-                (mine, Some(text))
+                (stored, Some(text))
             }
             SendPlan::Bootstrap {
                 history,
@@ -193,7 +193,7 @@ impl SessionTask {
                     "plan"
                 );
                 let sent_tokens = usage::estimate(system) + usage::words(history);
-                tally.count_tokens(sent_tokens.min(request.limits.window));
+                progress.count_tokens(sent_tokens.min(request.limits.window));
                 let fresh = start_run::rebuilt(request, history, taken.kept);
                 let failed = |problem| match &lost {
                     Some(lost) => {
@@ -217,7 +217,7 @@ impl SessionTask {
                 mode: request.mode,
             }),
         };
-        let mut live = self.launch(conversation, action, request, tally).await;
+        let mut live = self.launch(conversation, action, request, progress).await;
         // A turn requested while another one ran cannot know that one's answer, which the host was
         // shown.
         if self
@@ -235,22 +235,22 @@ impl SessionTask {
         text: String,
         mut conversation: Conversation,
         request: &OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
     ) -> TurnResult {
-        let Transcripted { system, messages } = transcript(request);
+        let messages = &request.transcript.messages;
         let answer = conversation.answer.as_deref();
         let is_saved = answer.is_some_and(|answer| answer.ends_with(&text));
         // The checkpoint now covers the cards too, or the next turn sends the history.
         conversation.sent = (conversation.sent.take())
             .filter(|sent| is_saved && sent.matched_prefix(messages).is_some())
-            .map(|_| Fingerprint::of(system, messages));
+            .map(|_| request.history());
         conversation.answer = Some(text.clone());
         conversation.pause = None;
-        send_event(TurnEvent::Text(text), request, tally).await;
+        send_event(TurnEvent::Text(text), request, progress).await;
         let notice = self.put(conversation).await;
         self.notice(request, notice).await;
         self.effects.answered();
-        tally.result(Stop::Finished, None, request)
+        progress.result(Stop::Finished, None, request)
     }
 
     /// Returns a run that replaces one that failed after the host had sent its results, if the turn
@@ -260,13 +260,15 @@ impl SessionTask {
         live: &LiveRun,
         ended: Option<&Ended>,
         request: &OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
     ) -> Option<LiveRun> {
         let ended = ended?;
-        let (loss, repeating) = recover::within_turn(ended, tally)?;
+        let loss = recover::within_turn(ended, progress)?;
+        let may_answer_again = !progress.has_answered();
         let kept = Some(live.conversation.clone());
-        let key = self.memory.key();
-        let RecoveryOutcome::Ready(ready) = recover::recover(request, kept, key, loss, repeating)
+        let key = self.slot.key();
+        let RecoveryOutcome::Ready(ready) =
+            recover::recover(request, kept, key, loss, may_answer_again)
         else {
             return None;
         };
@@ -277,28 +279,26 @@ impl SessionTask {
             unshown: _,
         } = *ready;
         let action = match (action, loss) {
-            (Action::Resume, LossKind::Silent) if !tally.since_checkpoint.trim().is_empty() => {
+            (Action::Resume, LossKind::Silent) if !progress.since_checkpoint.trim().is_empty() => {
                 Action::UserMessage(UserMessage {
-                    text: prompts::continue_answer(&tally.since_checkpoint),
+                    text: prompts::continue_answer(&progress.since_checkpoint),
                     images: Vec::new(),
                     mode: request.mode,
                 })
             }
             (action, _) => action,
         };
-        let Transcripted { system, messages } = transcript(request);
-        let history = Fingerprint::of(system, messages);
-        self.effects.keep(history, ended.effects.clone());
-        tally.comebacks += 1;
-        (tally.spent, tally.rest) = (ended.spent, ended.rest);
+        self.effects.keep(request.history(), ended.effects.clone());
+        progress.recoveries += 1;
+        (progress.spent, progress.rest) = (ended.spent, ended.rest);
         if let Outcome::Failed(failure) = &ended.outcome {
             let event = TurnEvent::Retrying(failure.to_string());
             request.send(event).await;
         }
         // The prompt was counted when it was first sent.
-        let counted = tally.seen.input;
-        let live = self.launch(conversation, action, request, tally).await;
-        tally.seen.input = counted;
+        let counted = progress.seen.input;
+        let live = self.launch(conversation, action, request, progress).await;
+        progress.seen.input = counted;
         Some(live)
     }
 
@@ -308,11 +308,11 @@ impl SessionTask {
         conversation: Conversation,
         action: Action,
         request: &OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
     ) -> LiveRun {
         if let Action::UserMessage(message) = &action {
-            tally.count_text(&message.text);
-            tally.count_tokens(usage::pictures(message.images.len()));
+            progress.count_text(&message.text);
+            progress.count_tokens(usage::pictures(message.images.len()));
         }
         let snapshot = start_run::snapshot(request);
         for warning in &snapshot.warnings {
@@ -339,34 +339,27 @@ impl SessionTask {
         }
         let started_from = start(&conversation);
         let (effects, log_file) = self.effects.begin(request, &conversation, started_from);
-        let surroundings = start_run::SessionResources {
+        let resources = start_run::SessionResources {
             recorded: &self.recorded,
-            bench: &self.bench,
-            seen: &self.seen,
+            shell_session: &self.shell_session,
+            read_cache: &self.read_cache,
             granted: &self.granted,
-            gate: &self.gate,
+            external_calls: &self.external_calls,
             settings,
             log_file,
         };
         let before = start_run::CarriedOver {
-            spent: tally.spent,
-            rest: std::mem::take(&mut tally.rest),
-            shown: tally.since_checkpoint.clone(),
-            answer: tally.answer().to_owned(),
+            spent: progress.spent,
+            rest: std::mem::take(&mut progress.rest),
+            shown: progress.since_checkpoint.clone(),
+            answer: progress.answer().to_owned(),
             effects,
         };
         // On every event of the run, because recovery events carry the same key.
-        let key = self.memory.key().prefix();
+        let key = self.slot.key().prefix();
         let span = tracing::debug_span!("bridge", bridgeKeyPrefix = key);
         span.in_scope(|| {
-            start_run::launch(
-                conversation,
-                action,
-                request,
-                snapshot,
-                before,
-                &surroundings,
-            )
+            start_run::launch(conversation, action, request, snapshot, before, &resources)
         })
     }
 
@@ -380,9 +373,7 @@ impl SessionTask {
         failure: &Failure,
     ) -> String {
         let can_report_all = ended.effects.can_report_all(start(&live.conversation));
-        let Transcripted { system, messages } = transcript(request);
-        let history = Fingerprint::of(system, messages);
-        self.effects.keep(history, ended.effects.clone());
+        self.effects.keep(request.history(), ended.effects.clone());
         match failure.retry() {
             Retry::Server | Retry::Transport | Retry::Idle if !can_report_all => {
                 EFFECTS_LOST.into()
@@ -397,9 +388,11 @@ impl SessionTask {
         conversation: Conversation,
         words: Vec<UnsavedMessage>,
         request: &OpenTurn,
-        tally: &mut TurnProgress,
+        progress: &mut TurnProgress,
     ) -> Result<LiveRun, String> {
-        let Transcripted { system, messages } = transcript(request);
+        let Transcript {
+            system, messages, ..
+        } = &request.transcript;
         let (sent, known) = (conversation.sent.as_ref(), conversation.answer.as_deref());
         // A checkpoint from before this turn includes none of its answer.
         let known = if sent.is_some_and(|sent| sent.len() > latest_start(messages)) {
@@ -407,7 +400,7 @@ impl SessionTask {
         } else {
             Some("")
         };
-        let gap = known.map_or(AnswerGap::None, |known| compare(known, tally.answer()));
+        let gap = known.map_or(AnswerGap::None, |known| compare(known, progress.answer()));
         // What the history contains after the checkpoint is not sent separately.
         let covered = sent.map_or(0, Fingerprint::len);
         let in_history = words
@@ -442,12 +435,12 @@ impl SessionTask {
                 let (before, text) = if in_history {
                     (history, joined_with(text, separate(0)))
                 } else {
-                    (messages, separate(0))
+                    (&messages[..], separate(0))
                 };
                 // No checkpoint includes this turn's answer, and the model would repeat it.
                 let mut history = before.to_vec();
-                if !tally.answer().is_empty() {
-                    history.push(Message::assistant(tally.answer()));
+                if !progress.answer().is_empty() {
+                    history.push(Message::assistant(progress.answer()));
                 }
                 let fresh = start_run::rebuilt(request, &history, conversation.into_kept());
                 if fresh.is_err() {
@@ -461,8 +454,8 @@ impl SessionTask {
             images: all.images,
             mode: request.mode,
         });
-        tally.start_paragraph();
-        let mut live = self.launch(conversation, action, request, tally).await;
+        progress.start_paragraph();
+        let mut live = self.launch(conversation, action, request, progress).await;
         live.start_with(words);
         Ok(live)
     }
@@ -490,17 +483,5 @@ fn start(conversation: &Conversation) -> Start {
     match conversation.sent {
         Some(_) => Start::State,
         None => Start::History,
-    }
-}
-
-struct Transcripted<'a> {
-    system: &'a str,
-    messages: &'a [Message],
-}
-
-fn transcript(request: &OpenTurn) -> Transcripted<'_> {
-    Transcripted {
-        system: &request.transcript.system,
-        messages: &request.transcript.messages,
     }
 }
