@@ -30,6 +30,7 @@ mod debug_log;
 mod disk_full;
 mod documented_commands;
 mod effects_once;
+mod every_platform;
 mod exactly_once;
 mod examples;
 mod exit_within_a_second;

@@ -105,6 +105,58 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
+/// Returns a file of a package.
+fn content(package: &Path, file: &str) -> Vec<u8> {
+    let output = Command::new("tar")
+        .arg("-xzOf")
+        .arg(package)
+        .arg(format!("package/{file}"))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{} has no {file}",
+        package.display()
+    );
+    output.stdout
+}
+
+fn manifest(package: &Path) -> serde_json::Value {
+    serde_json::from_slice(&content(package, "package.json")).unwrap()
+}
+
+/// npm installs the one package whose system and processor fit.
+#[test]
+fn each_platform_has_a_package_with_its_program() {
+    let out = tempfile::tempdir().unwrap();
+    let mut programs = Vec::new();
+    for (platform, target) in package::PLATFORMS {
+        let program = out.path().join(platform);
+        fs::write(&program, target).unwrap();
+        programs.push(((*platform).to_owned(), program));
+    }
+    // Not static, so it needs the C library it was linked with.
+    fs::write(&programs[1].1, "\x7fELF /lib/ld-linux-aarch64.so.1").unwrap();
+    let written = package::write(out.path(), VERSION, &programs, false).unwrap();
+    let (main, written) = written.split_last().unwrap();
+    let optional = manifest(main)["optionalDependencies"].clone();
+    assert_eq!(written.len(), package::PLATFORMS.len());
+    for ((platform, program), package) in programs.iter().zip(written) {
+        let manifest = manifest(package);
+        let (os, cpu) = platform.split_once('-').unwrap();
+        assert_eq!(manifest["os"], serde_json::json!([os]));
+        assert_eq!(manifest["cpu"], serde_json::json!([cpu]));
+        assert_eq!(manifest.get("libc").is_some(), platform == "linux-arm64");
+        assert_eq!(optional[manifest["name"].as_str().unwrap()], VERSION);
+        let file = if os == "win32" {
+            "cursor-sidecar.exe"
+        } else {
+            "cursor-sidecar"
+        };
+        assert_eq!(content(package, file), fs::read(program).unwrap());
+    }
+}
+
 #[test]
 fn packages_are_installed_used_updated_and_removed() {
     let steps = [

@@ -13,17 +13,26 @@ use sha2::{Digest as _, Sha256};
 
 use crate::root;
 
-/// The platforms with packages, and Rust's name of each. Windows is missing until the program
-/// runs there.
-const PLATFORMS: &[(&str, &str)] = &[
+/// The platforms with packages, as Node names them, and Rust's name of each.
+pub const PLATFORMS: &[(&str, &str)] = &[
     ("linux-x64", "x86_64-unknown-linux"),
     ("linux-arm64", "aarch64-unknown-linux"),
     ("darwin-x64", "x86_64-apple-darwin"),
     ("darwin-arm64", "aarch64-apple-darwin"),
+    ("win32-x64", "x86_64-pc-windows-gnu"),
 ];
 const PROGRAM: &str = "cursor-sidecar";
 /// Where `cargo-zigbuild` and zig are looked for, apart from the `PATH`.
 const ZIG: &str = "target/zig-venv/bin";
+
+/// Returns the name of the program's file on a platform.
+pub fn file_name(platform: &str) -> &'static str {
+    if platform.starts_with("win32") {
+        "cursor-sidecar.exe"
+    } else {
+        PROGRAM
+    }
+}
 
 /// Reads `PLATFORM=PATH`.
 pub fn parse_binary(text: &str) -> Result<(String, PathBuf), String> {
@@ -52,11 +61,17 @@ pub fn build_reachable() -> anyhow::Result<Vec<(String, PathBuf)>> {
 }
 
 /// Builds for one platform: for Linux static with musl, else for glibc 2.17 through zig, else for
-/// the glibc of this machine.
+/// the glibc of this machine; for Windows with mingw-w64.
 fn build(platform: &str, target: &str) -> anyhow::Result<Option<PathBuf>> {
     let on_mac = cfg!(target_os = "macos");
     if platform.starts_with("darwin") {
         let is_reachable = on_mac && has_standard_library(target);
+        return is_reachable
+            .then(|| cargo("build", target, target))
+            .transpose();
+    }
+    if platform.starts_with("win32") {
+        let is_reachable = has_standard_library(target) && is_command("x86_64-w64-mingw32-gcc");
         return is_reachable
             .then(|| cargo("build", target, target))
             .transpose();
@@ -79,6 +94,11 @@ fn build(platform: &str, target: &str) -> anyhow::Result<Option<PathBuf>> {
     cargo("build", &gnu, &gnu).map(Some)
 }
 
+fn is_command(name: &str) -> bool {
+    let output = Command::new(name).arg("--version").output();
+    output.is_ok_and(|output| output.status.success())
+}
+
 fn has_standard_library(target: &str) -> bool {
     let output = Command::new("rustc")
         .args(["--print", "target-libdir", "--target", target])
@@ -98,13 +118,20 @@ fn cargo(command: &str, target: &str, folder: &str) -> anyhow::Result<PathBuf> {
         .args([command, "--locked", "--profile", "dist", "--bin", PROGRAM])
         .args(["--target", target])
         .env("PATH", std::env::join_paths(with_zig)?)
+        // Assembled before, because few machines have its assembler.
+        .env("AWS_LC_SYS_PREBUILT_NASM", "1")
         .current_dir(root())
         .status()
         .context("cannot start cargo")?;
     ensure!(status.success(), "cargo {command} for {target} failed");
     let target_folder = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     let program = root().join(target_folder).join(folder).join("dist");
-    Ok(program.join(PROGRAM))
+    let name = if target.contains("windows") {
+        file_name("win32")
+    } else {
+        PROGRAM
+    };
+    Ok(program.join(name))
 }
 
 /// Writes the packages and `SHA256SUMS`, and returns the packages, the main one last.
@@ -154,14 +181,14 @@ fn stage_platform(
         "license": "MIT OR Apache-2.0",
         "os": [os],
         "cpu": [cpu],
-        "files": [PROGRAM],
+        "files": [file_name(platform)],
     });
     // A static program runs with every C library.
     let loader = b"/ld-linux";
     if bytes.windows(loader.len()).any(|window| window == loader) {
         manifest["libc"] = json!(["glibc"]);
     }
-    fs::copy(program, folder.join(PROGRAM))?; // with its mode
+    fs::copy(program, folder.join(file_name(platform)))?; // with its mode
     copy_licenses(folder)?;
     write_json(&folder.join("package.json"), &manifest)
 }

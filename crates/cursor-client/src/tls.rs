@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::client::{VerifierBuilderError, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::ParsedCertificate;
 use rustls::{
@@ -27,7 +27,7 @@ const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
 /// Files with trusted certificates besides the system's store.
 #[derive(Debug, Clone, Default)]
 pub struct TrustRoots {
-    /// `SSL_CERT_FILE`: replaces the system's store. Read by the TLS library; validated here.
+    /// `SSL_CERT_FILE`: replaces the system's store.
     pub bundle: Option<PathBuf>,
     /// `NODE_EXTRA_CA_CERTS`: added to it, so that one setting works for pi and for us.
     pub extra: Option<PathBuf>,
@@ -44,12 +44,9 @@ impl TrustRoots {
         let bundle = read("SSL_CERT_FILE", &self.bundle)?;
         let extra = read("NODE_EXTRA_CA_CERTS", &self.extra)?;
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let system = rustls_platform_verifier::Verifier::new_with_extra_roots(
-            extra.iter().cloned(),
-            Arc::clone(&provider),
-        );
+        let system = system_verifier(&bundle, &extra, &provider).map_err(failed)?;
         let named = bundle.into_iter().chain(extra).collect();
-        let verifier = Verifier::new(system.map_err(failed)?, named, &provider);
+        let verifier = Verifier::new(system, named, &provider);
         let mut config = builder(provider)?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
@@ -81,6 +78,40 @@ fn failed(error: Error) -> SetupError {
     SetupError::Tls(error.to_string())
 }
 
+/// Returns a verifier that trusts the extra certificates, and besides them the bundle if there is
+/// one, else the system's store.
+fn system_verifier(
+    bundle: &[CertificateDer<'static>],
+    extra: &[CertificateDer<'static>],
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+    // Elsewhere the TLS library reads the bundle itself, with `SSL_CERT_DIR`.
+    let asks_the_system = cfg!(any(windows, target_vendor = "apple"));
+    if asks_the_system && !bundle.is_empty() {
+        let verifier = only_trusting(bundle.iter().chain(extra), provider);
+        return Ok(verifier.map_err(invalid_bundle)?);
+    }
+    let system = rustls_platform_verifier::Verifier::new_with_extra_roots(
+        extra.iter().cloned(),
+        Arc::clone(provider),
+    )?;
+    Ok(Arc::new(system))
+}
+
+/// Fails if none of the certificates is usable.
+fn only_trusting<'a>(
+    roots: impl IntoIterator<Item = &'a CertificateDer<'static>>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<WebPkiServerVerifier>, VerifierBuilderError> {
+    let mut store = RootCertStore::empty();
+    store.add_parsable_certificates(roots.into_iter().cloned());
+    WebPkiServerVerifier::builder_with_provider(store.into(), Arc::clone(provider)).build()
+}
+
+fn invalid_bundle(error: VerifierBuilderError) -> Error {
+    Error::General(error.to_string())
+}
+
 fn read_pem(
     setting: &'static str,
     path: &Path,
@@ -102,28 +133,21 @@ fn read_pem(
 /// Verifies with the system's verifier, and accepts servers whose own certificate is in the
 /// user's files.
 #[derive(Debug)]
-struct Verifier<System = rustls_platform_verifier::Verifier> {
-    system: System,
+struct Verifier {
+    system: Arc<dyn ServerCertVerifier>,
     named: Vec<CertificateDer<'static>>,
     /// Trusts only the named certificates; `None` if none of them is usable.
     own: Option<Arc<WebPkiServerVerifier>>,
 }
 
-impl<System> Verifier<System> {
+impl Verifier {
     fn new(
-        system: System,
+        system: Arc<dyn ServerCertVerifier>,
         named: Vec<CertificateDer<'static>>,
         provider: &Arc<CryptoProvider>,
     ) -> Self {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(named.iter().cloned());
-        let own =
-            WebPkiServerVerifier::builder_with_provider(roots.into(), Arc::clone(provider)).build();
-        Self {
-            system,
-            named,
-            own: own.ok(),
-        }
+        let own = only_trusting(&named, provider).ok();
+        Self { system, named, own }
     }
 
     /// Verifies a server whose own certificate is one of the named ones; `None` if it is not, or is
@@ -158,7 +182,7 @@ impl<System> Verifier<System> {
     }
 }
 
-impl<System: ServerCertVerifier> ServerCertVerifier for Verifier<System> {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         server: &CertificateDer<'_>,
@@ -199,7 +223,7 @@ impl<System: ServerCertVerifier> ServerCertVerifier for Verifier<System> {
 mod tests {
     use std::time::Duration;
 
-    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
     use super::*;
 
@@ -254,7 +278,7 @@ mod tests {
         let provider = Arc::new(aws_lc_rs::default_provider());
         for authority in [IsCa::Ca(BasicConstraints::Unconstrained), IsCa::NoCa] {
             let (named, other) = (self_signed(authority), self_signed(authority));
-            let verifier = Verifier::new(TrustsNothing, vec![named.clone()], &provider);
+            let verifier = Verifier::new(Arc::new(TrustsNothing), vec![named.clone()], &provider);
             let verdict = |server: &CertificateDer<'_>, name: &'static str, now: UnixTime| {
                 let name = ServerName::try_from(name).unwrap();
                 verifier.verify_server_cert(server, &[], &name, &[], now)
@@ -266,5 +290,26 @@ mod tests {
             assert!(verdict(&named, "localhost", long_ago).is_err());
             assert!(verdict(&other, "localhost", now).is_err());
         }
+    }
+
+    /// What Windows and macOS use for a bundle.
+    #[test]
+    fn a_bundle_replaces_the_systems_store() {
+        let issuer = |name: &str| {
+            let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+        };
+        let (named, other) = (issuer("named"), issuer("other"));
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let verifier = only_trusting([named.der()], &provider).unwrap();
+        let verdict = |issuer: &CertifiedIssuer<'_, KeyPair>| {
+            let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+            let server = params.signed_by(&KeyPair::generate().unwrap(), issuer);
+            let name = ServerName::try_from("localhost").unwrap();
+            verifier.verify_server_cert(server.unwrap().der(), &[], &name, &[], UnixTime::now())
+        };
+        assert!(verdict(&named).is_ok());
+        assert!(verdict(&other).is_err());
     }
 }

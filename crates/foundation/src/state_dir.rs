@@ -10,5 +10,5 @@ pub const NAME: &str = "cursor-sidecar";
 
 /// Returns the default state directory of a home directory.
 pub fn default_in(home: &Path) -> PathBuf {
-    home.join(".local/state").join(NAME)
+    home.join(".local").join("state").join(NAME)
 }

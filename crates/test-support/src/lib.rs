@@ -63,8 +63,17 @@ fn build_folder() -> PathBuf {
     test.ancestors().nth(2).unwrap().to_owned()
 }
 
-/// Returns the path of the sidecar that was built with the tests.
+/// Returns the path of the sidecar under test: the one that was built with the tests, unless
+/// `SIDECAR_UNDER_TEST` names the shipped one, or a script that runs one for another platform.
 pub fn binary() -> &'static str {
+    static BINARY: LazyLock<String> = LazyLock::new(|| {
+        std::env::var("SIDECAR_UNDER_TEST").unwrap_or_else(|_| built_binary().to_owned())
+    });
+    &BINARY
+}
+
+/// Returns the path of the sidecar that was built with the tests.
+pub fn built_binary() -> &'static str {
     static BINARY: LazyLock<String> = LazyLock::new(|| {
         // nextest sets the variable, also where it unpacked the tests from an archive.
         if let Ok(binary) = std::env::var("NEXTEST_BIN_EXE_cursor-sidecar") {

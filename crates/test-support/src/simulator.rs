@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use serde_json::Value as Json;
 use sha2::{Digest as _, Sha256};
 
-use crate::{binary, root};
+use crate::{built_binary, root};
 
 /// How clients connect to the simulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Simulator {
     }
 
     fn launch(transport: Transport, scenarios: Option<&Path>, record: Option<&Path>) -> Self {
-        let mut command = Command::new(binary());
+        let mut command = Command::new(built_binary());
         command.args(["sim", "--exit-with-stdin"]);
         if let Some(folder) = record {
             command.arg("--record").arg(folder);
