@@ -349,7 +349,7 @@ async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
     let outcome = guest.prompt("go").await;
     assert_eq!(outcome.stop, Stop::ToolUse);
     let server = McpEndpoint::default();
-    let gate = guest.session.gate().unwrap();
+    let gate = guest.session.external_calls().unwrap();
     let address = server.open(&gate).await.unwrap();
     drop(gate);
     let at = McpAddress {

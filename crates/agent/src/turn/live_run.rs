@@ -76,7 +76,7 @@ pub(super) struct LiveRun {
     /// Bytes of the events that were queued since the host went away.
     waiting_bytes: usize,
     /// User messages for the run.
-    inbox: Inbox,
+    pub(super) inbox: Inbox,
     /// How full the context is, from the newest checkpoint.
     occupancy: Option<ContextUsage>,
     /// Tool settings of the current turn; the run's executors read them.
@@ -509,7 +509,7 @@ impl LiveRun {
         // Undelivered messages are sent to the checkpoint that precedes them.
         let undelivered = self.before_message.is_some()
             && self.conversation.sent == self.before_message
-            && self.has_undelivered();
+            && !self.inbox.is_delivered();
         let sound = match outcome {
             Some(Outcome::Finished) => {
                 current
@@ -531,7 +531,7 @@ impl LiveRun {
         }
         if let Some(Outcome::Finished) = outcome {
             self.conversation.pause = None;
-            if !self.has_undelivered() {
+            if self.inbox.is_delivered() {
                 self.inbox.finish();
             }
         }

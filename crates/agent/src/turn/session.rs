@@ -315,7 +315,7 @@ impl SessionTask {
             live.leave().await;
             let ended = live.drain(std::future::ready(())).await;
             effects = ended.map(|ended| ended.effects);
-            self.inbox.add(live.separate());
+            self.inbox.add(live.inbox.separate());
             self.cards = Some(live.into_parts().1);
         }
         self.effects.rewritten(effects);
@@ -407,8 +407,8 @@ impl SessionTask {
             let outcome = ended.as_ref().map(|ended| &ended.outcome);
             live.check_checkpoint(outcome);
             let over = matches!(outcome, Some(Outcome::Finished | Outcome::Cancelled));
-            if over && live.has_undelivered() {
-                let words = live.take_all_unsaved();
+            if over && !live.inbox.is_delivered() {
+                let words = live.inbox.take();
                 if let Some(ended) = ended {
                     let effects = ended.effects.for_next_run(Start::State, true);
                     self.effects.keep(live.history(), effects);

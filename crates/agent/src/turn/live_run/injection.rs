@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::{LiveRun, PendingBatch};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::flat_message::flatten;
-use crate::inbox::{Source, UnsavedMessage};
+use crate::inbox::Source;
 use crate::message::Message;
 use crate::run::{Command, UserMessage};
 use crate::turn::channels::OpenTurn;
@@ -57,11 +57,6 @@ impl LiveRun {
         self.inbox.drop_resent(&user_texts(&messages[known..]));
     }
 
-    /// Records the messages the run starts with.
-    pub(in crate::turn) fn start_with(&mut self, words: Vec<UnsavedMessage>) {
-        self.inbox.start_with(words);
-    }
-
     /// Sends the injected messages that no checkpoint includes again, on a new stream.
     pub(super) async fn reinject(&mut self) {
         for injection in self.inbox.reinject(Instant::now()) {
@@ -74,21 +69,6 @@ impl LiveRun {
     pub(in crate::turn) fn take_unsaved(&mut self) -> Vec<UserMessage> {
         let sent = self.conversation.sent.as_ref().map_or(0, Fingerprint::len);
         self.inbox.take_except(sent)
-    }
-
-    /// Returns the messages that no checkpoint includes and no history contains.
-    pub(in crate::turn) fn separate(&self) -> Vec<UserMessage> {
-        self.inbox.separate()
-    }
-
-    /// Returns whether a message was not delivered.
-    pub(in crate::turn) fn has_undelivered(&self) -> bool {
-        !self.inbox.is_delivered()
-    }
-
-    /// Returns all messages that no checkpoint includes, for a run of their own.
-    pub(in crate::turn) fn take_all_unsaved(&mut self) -> Vec<UnsavedMessage> {
-        self.inbox.take()
     }
 }
 

@@ -456,7 +456,7 @@ impl SessionTask {
         });
         progress.start_paragraph();
         let mut live = self.launch(conversation, action, request, progress).await;
-        live.start_with(words);
+        live.inbox.start_with(words);
         Ok(live)
     }
 }
