@@ -293,8 +293,14 @@ impl PathGuard {
         // The settings directory may be a link to another directory.
         let homes = std::iter::once(&self.real).chain(&self.home);
         let mut files = homes.flat_map(|home| SETTINGS.map(|name| home.join(FOLDER).join(name)));
+        let plugins = self
+            .home
+            .as_ref()
+            .map(|home| home.join(FOLDER).join(PLUGINS));
+        let plugins = plugins.and_then(|folder| resolve(&folder).ok());
         if named && called(path.parent(), FOLDER)
             || files.any(|file| resolve(&file).is_ok_and(|file| file == *path))
+            || plugins.is_some_and(|folder| lies_in(path, &folder))
         {
             tracing::warn!("refused a change of settings that name commands");
             return Err(PathDenied::Settings(path.to_owned()));
@@ -332,6 +338,17 @@ impl PathGuard {
 /// servers.
 const FOLDER: &str = ".cursor";
 const SETTINGS: [&str; 2] = ["hooks.json", "mcp.json"];
+/// The folder in it of the user's plugins, whose files name commands or are run by them.
+const PLUGINS: &str = "plugins";
+
+/// Returns whether a path is a folder or lies in it, on a file system that may ignore case.
+fn lies_in(path: &Path, folder: &Path) -> bool {
+    let mut parts = path.components();
+    folder.components().all(|wanted| {
+        let part = parts.next().map(Component::as_os_str);
+        part.is_some_and(|part| part.eq_ignore_ascii_case(wanted.as_os_str()))
+    })
+}
 
 fn secret(path: &Path) -> PathDenied {
     tracing::warn!("refused a path with credentials");

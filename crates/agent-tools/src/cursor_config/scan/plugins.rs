@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 use super::Scan;
 use super::commands::EnvFiles;
 use crate::cursor_config::hooks::config::HookTrust;
+use crate::cursor_config::mcp::config::ServerConfig;
 use crate::cursor_config::rules::RuleFile;
 use crate::cursor_config::skills::{self, Skill};
 
@@ -60,7 +61,12 @@ impl Scan<'_> {
         let mut named = files.iter().zip(texts);
         if let Some((file, text)) = named.find(|(_, text)| text.is_some()) {
             let servers = self.server_file(file, text, EnvFiles::Read, Some(plugin));
-            self.add_servers(servers);
+            // The official client's names, so that a plugin replaces no server of the user.
+            let named = servers.into_iter().map(|server| {
+                let own = format!("plugin-{name}-{}", server.name);
+                ServerConfig::new(own, server.transport)
+            });
+            self.add_servers(named.collect());
         }
         let file = plugin.join(HOOKS);
         let text = self.reader.text(&file, Some(plugin));

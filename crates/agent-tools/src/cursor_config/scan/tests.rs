@@ -298,6 +298,7 @@ fn a_plugin_of_the_user_brings_rules_skills_servers_and_hooks() {
         panic!("{:?}", scanned.servers);
     };
     assert_eq!(*program, plugin.join("run").to_str().unwrap());
+    assert_eq!(scanned.servers[0].name, "plugin-one-s");
     assert_eq!(*args, [plugin.to_str().unwrap()]);
     let HookAction::Command { command, .. } = &scanned.hooks[0].action else {
         panic!("{:?}", scanned.hooks);

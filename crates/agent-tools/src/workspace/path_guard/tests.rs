@@ -251,6 +251,24 @@ fn settings_that_name_commands_are_not_changed() {
         "{refused:?}"
     );
     assert!(guard.write(&guard.absolute("a/mcp.json")).is_ok());
+    // Whatever a plugin of the user contains may be run.
+    let off = ToolPolicy {
+        protected_paths: ProtectedPaths::parse("off").0,
+        ..ToolPolicy::default()
+    };
+    let open = PathGuard::by_policy(&workspace, Some(home.path().into()), &off);
+    for path in [
+        "a/plugins/local/own/hooks/run.sh",
+        "a/Plugins/x",
+        "a/plugins",
+    ] {
+        let refused = open.write(&open.absolute(path));
+        assert!(
+            matches!(refused, Err(PathDenied::Settings(_))),
+            "{path}: {refused:?}"
+        );
+    }
+    assert!(guard.write(&guard.absolute("a/plugins/x")).is_ok());
 }
 
 #[test]
