@@ -423,6 +423,34 @@ fn sdk_editor(simulator: &Simulator, home: &std::path::Path, plan: &Json) -> Jso
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{stderr}"))
 }
 
+/// A user who does not answer keeps no session open.
+#[test]
+fn a_session_is_closed_with_its_open_question() {
+    let command = json!({"command": "echo one", "toolCallId": "a", "timeout": 20000,
+                         "parsingResult": {}});
+    let steps = Steps::new()
+        .step(json!({"exec": {"shellArgs": command}, "open": true, "name": "a"}))
+        .step(json!({"expect_cancel": true, "timeout_ms": 60000}))
+        .build();
+    let simulator = test_support::scenario::script(&[&steps]);
+    let home = home();
+    let mut editor = AcpEditor::start(&simulator, home.path(), &[]);
+    let session = editor.open(json!({}));
+    editor.choose = vec!["unanswered"];
+    let prompt = json!([{"type": "text", "text": "go"}]);
+    let id = editor.begin(
+        "session/prompt",
+        json!({"sessionId": session, "prompt": prompt}),
+    );
+    editor.wait_for_update(|update| update["sessionUpdate"] == "tool_call");
+    let closed = editor.begin("session/close", json!({"sessionId": session}));
+    assert_eq!(editor.finish(id).unwrap()["stopReason"], "cancelled");
+    assert_eq!(editor.finish(closed).unwrap(), json!({}));
+    assert_eq!(editor.count("session/request_permission"), 1);
+    editor.close();
+    simulator.recorded().assert_played(&["cancelled by client"]);
+}
+
 /// A closed session answers its prompt and can be opened again; a deleted one cannot.
 #[test]
 fn a_closed_session_is_stored_and_a_deleted_one_is_gone() {

@@ -26,7 +26,8 @@ pub struct AcpEditor {
     pub updates: Vec<Json>,
     /// Requests of the agent, in the order they arrived.
     pub requests: Vec<(String, Json)>,
-    /// The kinds of the answers to permission requests, first to last; then everything is allowed.
+    /// The kinds of the answers to permission requests, first to last, or `unanswered`; then
+    /// everything is allowed.
     pub choose: Vec<&'static str>,
     /// Answers requests other than permission requests.
     pub answer: fn(&str, &Json) -> Json,
@@ -168,6 +169,9 @@ impl AcpEditor {
             } else {
                 self.choose.remove(0)
             };
+            if kind == "unanswered" {
+                return message;
+            }
             let options = params["options"].as_array().unwrap().iter();
             let option = options.into_iter().find(|option| option["kind"] == kind);
             json!({"outcome": {"outcome": "selected", "optionId": option.unwrap()["optionId"]}})

@@ -52,6 +52,7 @@ export const libraries = {
       { text: "Done." },
     ],
     runs: 1,
+    model: "gpt-5.1",
     prepare: ({ backend, state }) => ({
       args: ["--approve-all", "--model", "gpt-5.1", "--agent", `${sidecar} acp`, "exec", "go"],
       env: { CURSOR_BACKEND_URL: backend, CURSOR_API_KEY: "crsr_test", PI_CURSOR_STATE_DIR: join(state, "acp") },

@@ -137,6 +137,8 @@ async function run(name, client, names) {
       const all = recording.frames.filter(({ json }) => json?.runRequest);
       if (!found.length) found = all;
       if (client.runs && found.length !== client.runs) problems.push(`${found.length} runs`);
+      const models = all.map(({ json }) => json.runRequest.requestedModel?.modelId);
+      if (client.model && models.some((model) => model !== client.model)) problems.push(`models ${models}`);
       if (!client.isTextOnly && !windows[0].text().includes("delta")) problems.push("no edit");
     }
     if (problems.length) {
