@@ -138,7 +138,7 @@ fn converse(host: &mut BenchHost, session: usize, passed: &BenchTotals) -> Conve
     for turn in 0.. {
         let id = format!("{session}-{turn}");
         let asked = Instant::now();
-        host.say(
+        host.send(
             "turn/start",
             &id,
             &json!({"turnId": id, "sessionId": format!("s{session}"),

@@ -159,12 +159,12 @@ fn begin(host: &mut BenchHost, session: &str, text: &str) {
         "messages": [{"role": "user", "content": text, "timestamp": 1}],
         "tools": [{"name": "look", "description": "looks", "parameters": {"type": "object"}}],
         "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}});
-    host.say("turn/start", session, &params);
+    host.send("turn/start", session, &params);
 }
 
 /// Returns how many runs the sidecar has evicted.
 fn evictions(host: &mut BenchHost) -> u64 {
-    host.say("diagnostics/report", "report", &json!({}));
+    host.send("diagnostics/report", "report", &json!({}));
     loop {
         let message = host.receive();
         if message["id"] == "report" {

@@ -112,7 +112,7 @@ fn turn(host: &mut BenchHost, workspace: &Path, messages: &mut Vec<Json>) -> f64
         "systemPrompt": "Be brief.", "messages": messages, "tools": [],
         "model": {"id": "composer-2", "contextWindow": 200_000, "maxTokens": 64_000}});
     let began = Instant::now();
-    host.say("turn/start", &id, &params);
+    host.send("turn/start", &id, &params);
     let (mut first, mut answer) = (None, String::new());
     loop {
         let message = host.receive();
