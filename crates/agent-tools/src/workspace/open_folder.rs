@@ -8,9 +8,11 @@ mod windows;
 
 #[cfg(unix)]
 pub(crate) use unix::{
-    OpenFolder, OwnerChange, open_unblocked, opened_path, reserve_space, take_permissions,
+    OpenFolder, OwnerChange, open_unblocked, opened_path, read_unlinked, reserve_space,
+    resolve_links, take_permissions,
 };
 #[cfg(windows)]
 pub(crate) use windows::{
-    OpenFolder, OwnerChange, open_unblocked, opened_path, reserve_space, take_permissions,
+    OpenFolder, OwnerChange, open_unblocked, opened_path, read_unlinked, reserve_space,
+    resolve_links, take_permissions,
 };
