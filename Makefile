@@ -24,7 +24,7 @@ FIGURES := target/bench.jsonl
 LITELLM := target/litellm/.installed
 FUZZ_TARGETS := envelope message frames journal planner scenario
 
-.PHONY: demo program test clients bench lint lint-rust lint-shim fmt faults soak fuzz record schema docs audit release-dry-run platforms
+.PHONY: demo program test clients bench lint lint-rust lint-shim fmt faults soak fuzz record schema counts docs audit release-dry-run platforms
 
 # Real pi: with Cursor if CURSOR_API_KEY is set, else a tour with the simulator. Packages arrive
 # while the compiler works.
@@ -38,6 +38,7 @@ program:
 test: lint $(NODE) $(PI) $(INSPECTOR) $(CLIENTS) $(OPENCODE) $(BROWSER) $(ACP)
 	@command -v tmux >/dev/null || ./.ci/install tmux # to look at pi's screen
 	@command -v chromium >/dev/null || ./.ci/install chromium # the gateway's status page
+	@[ "$$(uname)" != Linux ] || command -v valgrind >/dev/null || ./.ci/install valgrind # counts instructions
 	@command -v lua5.4 >/dev/null || ./.ci/install lua5.4 # examples/host.lua
 	@lua5.4 -e 'require("cjson")' 2>/dev/null || ./.ci/install lua-cjson
 	./.ci/rust-tests
@@ -114,6 +115,11 @@ record: $(NODE)
 schema:
 	$(CARGO) xtask generate-protobuf
 	UPDATE_SCHEMA=1 $(CARGO) test --quiet --lib schema
+
+# How many instructions the hot paths take, for the tests that compare with them.
+counts:
+	@command -v valgrind >/dev/null || ./.ci/install valgrind
+	UPDATE_COUNTS=1 $(CARGO) test --quiet --lib --test checks take_no_more_instructions
 
 docs:
 	UPDATE_DOCS=1 $(CARGO) test --quiet --lib config::settings

@@ -7,6 +7,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::{StreamExt as _, stream};
 use http::header::CONTENT_TYPE;
+use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::answer::{TurnEnd, TurnUpdate, lost_turn};
@@ -35,6 +36,12 @@ pub(super) trait EventEncoder: Send + 'static {
 /// Returns an event without a name.
 pub(super) fn data(json: &Json) -> Event {
     Event::default().data(json.to_string())
+}
+
+/// Returns an event without a name, written without a tree of values: an answer has thousands.
+pub(super) fn serialized(data: &impl Serialize) -> Event {
+    // Only values whose keys are not text have none.
+    Event::default().data(serde_json::to_string(data).unwrap_or_default())
 }
 
 /// Returns an event that is named after its `type`.

@@ -8,6 +8,8 @@
 )]
 
 mod comments;
+#[cfg(target_os = "linux")]
+mod hot_paths;
 mod journal;
 mod messages;
 mod simulator;

@@ -10,6 +10,7 @@
 //! | `official_client`, `recordings` | Cursor's own client, which runs in Node, and what it answered |
 //! | `fault_proxy` | a proxy that breaks connections at chosen frames |
 //! | `pi_env`, `pi_rpc`, `pi_screen`, `pi_tools`, `pi_retry_rules` | real pi |
+//! | `instruction_counts` | callgrind, which counts what hot paths execute |
 //! | `processes`, `wait`, `workspace`, `debug_log` | what processes did, and polling |
 
 #![allow(
@@ -28,6 +29,7 @@ pub mod fault_proxy;
 pub mod folder_watch;
 pub mod gateway;
 pub mod in_process;
+pub mod instruction_counts;
 pub mod official_client;
 pub mod pi_env;
 pub mod pi_retry_rules;

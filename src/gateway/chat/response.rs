@@ -8,12 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::Json as JsonBody;
 use axum::response::sse::Event;
 use axum::response::{IntoResponse as _, Response};
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 use uuid::Uuid;
 
 use super::super::answer::{AnswerUsage, CallUpdate, CollectedAnswer, Finish, TurnEnd, TurnUpdate};
 use super::super::api_error::ApiError;
-use super::super::event_stream::{EventEncoder, data, named};
+use super::super::event_stream::{EventEncoder, data, named, serialized};
 use super::super::turn_driver::StartedTurn;
 use super::request::ChatRequest;
 
@@ -47,9 +48,19 @@ impl ChatEncoder {
                "choices": choices})
     }
 
-    fn chunk(&self, delta: Json, finish: Option<&str>) -> Event {
-        let choices = json!([{"index": 0, "delta": delta, "finish_reason": finish}]);
-        data(&self.object("chat.completion.chunk", choices))
+    fn chunk(&self, delta: Delta, finish_reason: Option<&'static str>) -> Event {
+        let choice = ChunkChoice {
+            index: 0,
+            delta,
+            finish_reason,
+        };
+        serialized(&Chunk {
+            id: &self.id,
+            object: "chat.completion.chunk",
+            created: self.created,
+            model: &self.model,
+            choices: [choice],
+        })
     }
 
     /// Returns the response as one object.
@@ -76,23 +87,67 @@ impl ChatEncoder {
     }
 }
 
+/// One event of a stream.
+#[derive(Serialize)]
+struct Chunk<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: u64,
+    model: &'a str,
+    choices: [ChunkChoice; 1],
+}
+
+#[derive(Serialize)]
+struct ChunkChoice {
+    index: u32,
+    delta: Delta,
+    finish_reason: Option<&'static str>,
+}
+
+/// What an event adds to the message.
+#[derive(Default, Serialize)]
+struct Delta {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<[Json; 1]>,
+}
+
 impl EventEncoder for ChatEncoder {
     fn open(&mut self) -> Vec<Event> {
-        vec![self.chunk(json!({"role": "assistant", "content": ""}), None)]
+        let delta = Delta {
+            role: Some("assistant"),
+            content: Some(String::new()),
+            ..Delta::default()
+        };
+        vec![self.chunk(delta, None)]
     }
 
     fn update(&mut self, update: TurnUpdate) -> Vec<Event> {
         let delta = match update {
-            TurnUpdate::Text(text) => json!({ "content": text }),
-            TurnUpdate::Thinking(text) => {
-                let between = std::mem::take(&mut self.between);
-                json!({"reasoning_content": format!("{between}{text}")})
-            }
+            TurnUpdate::Text(text) => Delta {
+                content: Some(text),
+                ..Delta::default()
+            },
+            TurnUpdate::Thinking(text) => Delta {
+                reasoning_content: Some(match std::mem::take(&mut self.between) {
+                    "" => text,
+                    between => format!("{between}{text}"),
+                }),
+                ..Delta::default()
+            },
             TurnUpdate::Call(call) => {
                 let mut call = tool_call(&call);
                 call["index"] = self.calls.into();
                 self.calls += 1;
-                json!({ "tool_calls": [call] })
+                Delta {
+                    tool_calls: Some([call]),
+                    ..Delta::default()
+                }
             }
             TurnUpdate::ThinkingDone => {
                 self.between = "\n\n";
@@ -105,7 +160,7 @@ impl EventEncoder for ChatEncoder {
 
     fn end(&mut self, end: &TurnEnd) -> Vec<Event> {
         let finish = finish_reason(&end.finish);
-        let mut events = vec![self.chunk(json!({}), Some(finish))];
+        let mut events = vec![self.chunk(Delta::default(), Some(finish))];
         if self.include_usage {
             let mut last = self.object("chat.completion.chunk", json!([]));
             last["usage"] = usage(&end.usage);
@@ -143,4 +198,45 @@ fn finish_reason(finish: &Finish) -> &'static str {
 fn tool_call(call: &CallUpdate) -> Json {
     json!({"id": call.id, "type": "function",
            "function": {"name": call.name, "arguments": call.arguments.to_string()}})
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use test_support::instruction_counts::{CountedFunction, assert_not_grown};
+
+    use super::*;
+
+    fn encoder() -> ChatEncoder {
+        ChatEncoder {
+            id: "chatcmpl-1".into(),
+            created: 7,
+            model: "composer-2".into(),
+            include_usage: false,
+            calls: 0,
+            between: "",
+        }
+    }
+
+    #[inline(never)]
+    fn write_chunks(encoder: &mut ChatEncoder, texts: Vec<String>) -> usize {
+        let updates = texts.into_iter().map(TurnUpdate::Text);
+        updates.map(|update| encoder.update(update).len()).sum()
+    }
+
+    #[test]
+    #[ignore = "chunks_take_no_more_instructions runs it"]
+    fn write_each_chunk_once() {
+        let texts = (0..200).map(|at| format!("word {at} \n")).collect();
+        assert_eq!(write_chunks(&mut encoder(), texts), 200);
+    }
+
+    #[test]
+    fn chunks_take_no_more_instructions() {
+        let test = "gateway::chat::response::tests::write_each_chunk_once";
+        let counted = CountedFunction {
+            name: "chunks of a chat completion",
+            path: &["chat", "response", "tests", "write_chunks"],
+        };
+        assert_not_grown("gateway", test, &[counted]);
+    }
 }

@@ -1,13 +1,12 @@
 //! Reading a file: text by lines; images, PDF documents and videos complete.
 
-use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
 use super::io_errors;
-use super::text_file::{self, FileKind};
+use super::text_file::{self, FileKind, Source};
 use crate::errno::Errno;
 use crate::prompts::tools;
 use crate::workspace::path_guard::{PathDenied, PathGuard};
@@ -44,8 +43,9 @@ fn attempt(
     if !about.is_file() {
         return Ok(invalid(shown, "Path is neither a file nor a directory"));
     }
-    let mut file = cleared.open()?;
-    let size = file.metadata()?.len();
+    let (file, about) = cleared.open_with_metadata()?;
+    let size = about.len();
+    let mut file = Source::of(file, size)?;
     let sample = text_file::sample(&mut file)?;
     let ending = path
         .extension()
@@ -100,7 +100,7 @@ fn window(args: &ReadArgs, lines: usize) -> Option<(usize, usize)> {
     (first < lines).then(|| (first, first.saturating_add(most).min(lines)))
 }
 
-fn whole(path: String, mut file: File, size: u64) -> io::Result<read_result::Result> {
+fn whole(path: String, mut file: Source, size: u64) -> io::Result<read_result::Result> {
     if size > MAX_DATA {
         let reason = tools::file_too_large(size, MAX_DATA);
         return Ok(invalid(path, &reason));

@@ -4,25 +4,27 @@
 //! and results are passed on in order. This module does not know Cursor's messages.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use grep_printer::{StandardBuilder, SummaryBuilder, SummaryKind};
+use grep_printer::{Standard, StandardBuilder, Summary, SummaryBuilder, SummaryKind};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
-use ignore::WalkState;
-use ignore::overrides::OverrideBuilder;
-use ignore::types::TypesBuilder;
+use termcolor::NoColor;
 use tokio_util::sync::CancellationToken;
 
 use crate::workspace::open_folder::open_unblocked;
+use crate::workspace::opened_files::OpenedFiles;
 use crate::workspace::path_guard::PathGuard;
-use crate::workspace::{cursorignore, walk};
+use candidates::{Candidate, candidates};
+use file_reader::FileReader;
 use output_budget::{BudgetState, FileOutput, SharedBudget};
 
+mod candidates;
+mod file_reader;
 mod output_budget;
 
 pub(in crate::handlers) use output_budget::OutputLine;
@@ -32,6 +34,11 @@ pub(super) const HARD_LINES: usize = 10_000;
 /// The most memory for the results of one batch, independent of the number of cores; the first
 /// file of a batch may exceed it.
 const ROOM: usize = 32 * 1024 * 1024;
+/// The files of the first batch for each thread, and those of the largest.
+const FIRST_BATCH: usize = 32;
+const LAST_BATCH: usize = 4096;
+/// How many bytes are read at once.
+const READ_BUFFER: usize = 64 * 1024;
 /// The most memory for a search across lines.
 const MAX_HEAP: usize = 256 * 1024 * 1024;
 const TIMEOUT: Duration = Duration::from_secs(25);
@@ -108,12 +115,6 @@ pub(super) struct FileMatches {
     pub(super) count: u64,
 }
 
-struct Candidate {
-    path: PathBuf,
-    time: SystemTime,
-    explicit: bool,
-}
-
 /// When a search stops early.
 struct StopCondition<'a> {
     deadline: Instant,
@@ -184,76 +185,6 @@ fn matcher(query: &Query) -> Result<RegexMatcher, SearchError> {
         .map_err(SearchError::Pattern)
 }
 
-/// Returns the files to search.
-fn candidates(
-    guard: &PathGuard,
-    target: &Path,
-    query: &Query,
-    stop: &StopCondition<'_>,
-) -> Result<Vec<Candidate>, SearchError> {
-    let mut overrides = OverrideBuilder::new(guard.workspace());
-    if let Some(glob) = &query.glob {
-        overrides
-            .case_insensitive(true)
-            .and_then(|overrides| overrides.add(glob))
-            .map_err(SearchError::Filter)?;
-    }
-    let mut types = TypesBuilder::new();
-    types.add_defaults();
-    if let Some(kind) = &query.kind {
-        types.select(kind);
-    }
-    let real = target.canonicalize().unwrap_or_else(|_| target.to_owned());
-    let roots = [guard.real_workspace().to_owned(), real];
-    let mut walk = walk::walk(target, &cursorignore::FILES, move |entry| {
-        entry.depth() == 0 || !entry.path_is_symlink() || leads_inside(entry.path(), &roots)
-    });
-    walk.follow_links(query.follow_links_inside)
-        .overrides(overrides.build().map_err(SearchError::Filter)?)
-        .types(types.build().map_err(SearchError::Filter)?);
-    let found = Mutex::new(Vec::new());
-    walk.build_parallel().run(|| {
-        Box::new(|entry| {
-            if stop.check().is_err() {
-                return WalkState::Quit;
-            }
-            // Directories that cannot be entered and dangling links are skipped.
-            let Ok(entry) = entry else {
-                return WalkState::Continue;
-            };
-            let explicit = entry.depth() == 0;
-            let file = entry.file_type().is_some_and(|kind| kind.is_file())
-                || (explicit && entry.path().is_file());
-            if file {
-                let about = entry.metadata().ok();
-                let time = about.and_then(|about| match query.order {
-                    SearchOrder::Modified => about.modified().ok(),
-                    SearchOrder::Accessed => about.accessed().ok(),
-                    SearchOrder::Created => about.created().ok(),
-                    SearchOrder::Path => None,
-                });
-                if let Ok(mut found) = found.lock() {
-                    found.push(Candidate {
-                        path: entry.into_path(),
-                        time: time.unwrap_or(SystemTime::UNIX_EPOCH),
-                        explicit,
-                    });
-                }
-            }
-            WalkState::Continue
-        })
-    });
-    stop.check()?;
-    Ok(found.into_inner().unwrap_or_default())
-}
-
-/// Returns whether the target of a link is inside one of these directories, whose links must be
-/// resolved.
-fn leads_inside(link: &Path, roots: &[PathBuf]) -> bool {
-    let real = link.canonicalize();
-    real.is_ok_and(|real| roots.iter().any(|root| real.starts_with(root)))
-}
-
 /// The outcome of searching one file.
 #[derive(Debug)]
 enum FileOutcome {
@@ -281,11 +212,15 @@ impl WorkerPool<'_> {
         stop: &StopCondition<'_>,
         mut take: impl FnMut(FileMatches) -> bool,
     ) -> Result<(), SearchError> {
+        let held = SharedBudget::new(self.room);
+        let mut workers = self.workers(&held, candidates.len());
         let mut rest = candidates;
+        // The batches grow, because each costs a start of the threads, and the last may be in vain.
+        let mut size = self.threads * FIRST_BATCH;
         while !rest.is_empty() {
             stop.check()?;
-            let batch = &rest[..rest.len().min(self.threads * 32)];
-            let searched = self.batch(batch, stop);
+            let batch = &rest[..rest.len().min(size)];
+            let searched = batch_outcomes(&mut workers, &held, batch, stop);
             stop.check()?;
             for searched in searched {
                 let enough = match searched {
@@ -298,54 +233,76 @@ impl WorkerPool<'_> {
                 }
                 rest = &rest[1..];
             }
+            size = (2 * size).min(self.threads * LAST_BATCH);
         }
         Ok(())
     }
 
-    /// Returns the outcome for each file of a batch. The first file is never deferred.
-    fn batch(&self, batch: &[Candidate], stop: &StopCondition<'_>) -> Vec<FileOutcome> {
-        let later = |_| Mutex::new(FileOutcome::Later);
-        let results: Vec<Mutex<FileOutcome>> = batch.iter().map(later).collect();
-        let held = SharedBudget::new(self.room);
-        let next = AtomicUsize::new(0);
-        let work = || {
-            let mut worker = Worker::new(self.query, self.matcher.clone(), self.guard);
-            while !held.is_full() {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(candidate) = batch.get(at) else {
-                    break;
-                };
-                if stop.check().is_err() {
-                    break;
-                }
-                // A file that cannot be read has no matches.
-                let searched = worker.file(candidate, stop, FileOutput::new(&held, at > 0));
-                if let Some(Ok(mut slot)) = results.get(at).map(Mutex::lock) {
-                    *slot = searched.unwrap_or(FileOutcome::Nothing);
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..self.threads.min(batch.len()) {
-                scope.spawn(work);
-            }
-            work();
-        });
-        let found = |slot: Mutex<FileOutcome>| slot.into_inner().unwrap_or(FileOutcome::Nothing);
-        results.into_iter().map(found).collect()
+    fn workers<'a>(&'a self, held: &'a SharedBudget, most: usize) -> Vec<Worker<'a>> {
+        let threads = self.threads.min(most).max(1);
+        let worker = || Worker::new(self.query, self.matcher.clone(), self.guard, held);
+        std::iter::repeat_with(worker).take(threads).collect()
     }
 }
 
+/// Returns the outcome for each file of a batch. The first file is never deferred.
+fn batch_outcomes(
+    workers: &mut [Worker<'_>],
+    held: &SharedBudget,
+    batch: &[Candidate],
+    stop: &StopCondition<'_>,
+) -> Vec<FileOutcome> {
+    held.reset();
+    let later = |_| Mutex::new(FileOutcome::Later);
+    let results: Vec<Mutex<FileOutcome>> = batch.iter().map(later).collect();
+    let next = AtomicUsize::new(0);
+    let work = |worker: &mut Worker<'_>| {
+        while !held.is_full() {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(candidate) = batch.get(at) else {
+                break;
+            };
+            if stop.check().is_err() {
+                break;
+            }
+            // A file that cannot be read has no matches.
+            let searched = worker.file(candidate, stop, at > 0);
+            if let Some(Ok(mut slot)) = results.get(at).map(Mutex::lock) {
+                *slot = searched.unwrap_or(FileOutcome::Nothing);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        if let Some((here, others)) = workers.split_first_mut() {
+            for worker in others.iter_mut().take(batch.len().saturating_sub(1)) {
+                scope.spawn(|| work(worker));
+            }
+            work(here);
+        }
+    });
+    let found = |slot: Mutex<FileOutcome>| slot.into_inner().unwrap_or(FileOutcome::Nothing);
+    results.into_iter().map(found).collect()
+}
+
+/// Searches one file after the other.
 struct Worker<'a> {
-    guard: &'a PathGuard,
     query: &'a Query,
     matcher: RegexMatcher,
     walked: Searcher,
     explicit: Searcher,
+    lines: Standard<NoColor<FileOutput<'a>>>,
+    summary: Summary<NoColor<Vec<u8>>>,
+    buffer: Vec<u8>,
+    opened: OpenedFiles,
 }
 
 impl<'a> Worker<'a> {
-    fn new(query: &'a Query, matcher: RegexMatcher, guard: &'a PathGuard) -> Self {
+    fn new(
+        query: &'a Query,
+        matcher: RegexMatcher,
+        guard: &PathGuard,
+        held: &'a SharedBudget,
+    ) -> Self {
         let mut builder = SearcherBuilder::new();
         builder
             .line_number(query.output == SearchOutput::Content)
@@ -363,12 +320,32 @@ impl<'a> Worker<'a> {
         let explicit = builder
             .binary_detection(BinaryDetection::convert(0))
             .build();
+        let lines = StandardBuilder::new()
+            .path(true)
+            .path_terminator(Some(0))
+            .max_columns(Some(1000))
+            .max_columns_preview(true)
+            .build_no_color(FileOutput::new(held));
+        // As ripgrep: counts lines, unless a match may span several.
+        let across = walked.multi_line_with_matcher(&matcher);
+        let kind = match (query.output, across) {
+            (SearchOutput::Count, true) => SummaryKind::CountMatches,
+            _ => SummaryKind::Count,
+        };
+        let summary = SummaryBuilder::new()
+            .kind(kind)
+            .path(false)
+            .exclude_zero(true)
+            .build_no_color(Vec::new());
         Self {
-            guard,
             query,
             matcher,
             walked,
             explicit,
+            lines,
+            summary,
+            buffer: vec![0; READ_BUFFER],
+            opened: OpenedFiles::new(guard),
         }
     }
 
@@ -378,16 +355,17 @@ impl<'a> Worker<'a> {
         &mut self,
         candidate: &Candidate,
         stop: &StopCondition<'_>,
-        printed: FileOutput<'_>,
+        is_deferrable: bool,
     ) -> io::Result<FileOutcome> {
         // The file may have been replaced by a pipe, which must not block.
         let file = open_unblocked(&candidate.path)?;
-        if !file.metadata()?.is_file() {
+        let about = file.metadata()?;
+        if !about.is_file() {
             return Ok(FileOutcome::Nothing);
         }
-        let searched = self.search(&file, candidate, stop, printed)?;
+        let searched = self.search(&file, about.len(), candidate, stop, is_deferrable)?;
         Ok(match searched {
-            FileOutcome::Found(_) if !self.guard.may_show(&file, &candidate.path) => {
+            FileOutcome::Found(_) if !self.opened.may_show(&file, &about, &candidate.path) => {
                 FileOutcome::Nothing
             }
             searched => searched,
@@ -397,82 +375,51 @@ impl<'a> Worker<'a> {
     fn search(
         &mut self,
         file: &File,
+        size: u64,
         candidate: &Candidate,
         stop: &StopCondition<'_>,
-        printed: FileOutput<'_>,
+        is_deferrable: bool,
     ) -> io::Result<FileOutcome> {
-        let reader = Abortable { file, stop };
+        let reader = FileReader::new(file, size, stop, &mut self.buffer);
         let searcher = if candidate.explicit {
             &mut self.explicit
         } else {
             &mut self.walked
         };
-        // A placeholder, which `printed` strips from the printer's output.
+        // A placeholder, which `output_budget` strips from the printer's output.
         let path = Path::new("f");
         let mut found = FileMatches {
-            path: candidate.path.clone(),
+            path: PathBuf::new(),
             lines: Vec::new(),
             count: 0,
         };
         match self.query.output {
             SearchOutput::Content => {
-                let mut printer = StandardBuilder::new()
-                    .path(true)
-                    .path_terminator(Some(0))
-                    .max_columns(Some(1000))
-                    .max_columns_preview(true)
-                    .build_no_color(printed);
-                let sink = printer.sink_with_path(&self.matcher, path);
+                self.lines.get_mut().get_mut().start(is_deferrable);
+                let sink = self.lines.sink_with_path(&self.matcher, path);
                 let done = searcher.search_reader(&self.matcher, reader, sink);
-                let (lines, room) = printer.into_inner().into_inner().end();
+                let (lines, room) = self.lines.get_mut().get_mut().finish();
                 match room {
                     BudgetState::Left => done?,
                     BudgetState::Full => {}
                     BudgetState::Dropped => return Ok(FileOutcome::Later),
                 }
                 found.lines = lines;
-                Ok(if found.lines.is_empty() {
-                    FileOutcome::Nothing
-                } else {
-                    FileOutcome::Found(found)
-                })
             }
             SearchOutput::Files | SearchOutput::Count => {
-                // As ripgrep: counts lines, unless a match may span several.
-                let across = searcher.multi_line_with_matcher(&self.matcher);
-                let kind = match (self.query.output, across) {
-                    (SearchOutput::Count, true) => SummaryKind::CountMatches,
-                    _ => SummaryKind::Count,
-                };
-                let mut printer = SummaryBuilder::new()
-                    .kind(kind)
-                    .path(false)
-                    .exclude_zero(true)
-                    .build_no_color(Vec::new());
-                let sink = printer.sink_with_path(&self.matcher, path);
-                searcher.search_reader(&self.matcher, reader, sink)?;
-                let output = printer.into_inner().into_inner();
+                let sink = self.summary.sink_with_path(&self.matcher, path);
+                let done = searcher.search_reader(&self.matcher, reader, sink);
+                let output = std::mem::take(self.summary.get_mut().get_mut());
+                done?;
                 let text = String::from_utf8_lossy(&output);
                 found.count = text.trim().parse().unwrap_or(0);
-                Ok(match found.count {
-                    0 => FileOutcome::Nothing,
-                    _ => FileOutcome::Found(found),
-                })
             }
         }
-    }
-}
-
-/// A file whose reads fail once the search has to stop.
-struct Abortable<'a> {
-    file: &'a File,
-    stop: &'a StopCondition<'a>,
-}
-
-impl Read for Abortable<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.stop.check().map_err(io::Error::other)?;
-        self.file.read(buffer)
+        if found.lines.is_empty() && found.count == 0 {
+            return Ok(FileOutcome::Nothing);
+        }
+        candidate.path.clone_into(&mut found.path);
+        Ok(FileOutcome::Found(found))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::shell::captured_output::OutputRecorder;
 use crate::shell::command_line;
 use crate::shell::command_policy::{CommandDenied, no_sandbox};
 use crate::shell::foreground::{CommandOutcome, CommandSpec, Foreground, OutputSink};
-use crate::shell::output::{OutputLimit, Stream};
+use crate::shell::output::{OutputLimit, OutputPiece, Stream};
 use crate::shell::pipes::Pipes;
 use crate::shell::process_group::{self, StdinMode, TooManyCommands};
 use crate::shell::session::ShellSession;
@@ -68,12 +68,13 @@ struct CollectSink {
 }
 
 impl OutputSink for CollectSink {
-    async fn write(&mut self, stream: Stream, text: String, bytes: Vec<u8>) {
+    async fn write(&mut self, stream: Stream, piece: OutputPiece) {
         if self.dialect == Dialect::Interleaved {
-            self.collected.interleaved += &self.limits[2].fit(text.clone());
+            let text = piece.text().to_owned();
+            self.collected.interleaved += &self.limits[2].fit(text);
         }
-        self.recorder.push(&text, &bytes).await;
-        let fitting = self.limits[stream as usize].fit(text);
+        self.recorder.push(&piece).await;
+        let fitting = self.limits[stream as usize].fit(piece.into_text());
         match stream {
             Stream::Out => self.collected.stdout += &fitting,
             Stream::Error => self.collected.stderr += &fitting,
@@ -95,9 +96,9 @@ async fn send_event(replies: &ReplySender, event: shell_stream::Event) {
 }
 
 impl OutputSink for StreamSink {
-    async fn write(&mut self, stream: Stream, text: String, bytes: Vec<u8>) {
-        self.recorder.push(&text, &bytes).await;
-        let data = self.limits[stream as usize].fit(text);
+    async fn write(&mut self, stream: Stream, piece: OutputPiece) {
+        self.recorder.push(&piece).await;
+        let data = self.limits[stream as usize].fit(piece.into_text());
         if !data.is_empty() {
             let event = match stream {
                 Stream::Out => shell_stream::Event::Stdout(ShellStreamStdout { data }),

@@ -2,6 +2,7 @@
 //! collation: punctuation, digits, letters; case only decides between otherwise equal names.
 
 use std::cmp::Ordering;
+use std::sync::LazyLock;
 
 /// Compares two names in that order.
 pub(super) fn names(a: &str, b: &str) -> Ordering {
@@ -15,7 +16,20 @@ pub(super) fn names(a: &str, b: &str) -> Ordering {
 /// Punctuation that is common in names, in Unicode's order.
 const MARKS: &str = "_-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$";
 
-fn weight(letter: char) -> (u8, u32) {
+type Weight = (u8, u32);
+
+/// The weights of ASCII, because names are compared many times.
+static ASCII: LazyLock<[Weight; 128]> =
+    LazyLock::new(|| std::array::from_fn(|code| computed(u8::try_from(code).unwrap_or(0).into())));
+
+fn weight(letter: char) -> Weight {
+    match ASCII.get(letter as usize) {
+        Some(known) => *known,
+        None => computed(letter),
+    }
+}
+
+fn computed(letter: char) -> Weight {
     if letter.is_whitespace() {
         return (0, u32::from(letter));
     }

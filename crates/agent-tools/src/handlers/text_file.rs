@@ -1,12 +1,16 @@
 //! Files as text, read in pieces: their encoding, their number of lines, and ranges of lines.
 //!
-//! Files are read twice and never held completely: once to find their encoding and number of
-//! lines, and once for the requested lines.
+//! A file is read twice: once to find its encoding and number of lines, and once for the requested
+//! lines. A small one is held in memory between, a larger one never completely.
 
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 
 use encoding_rs::WINDOWS_1252;
 use tokio_util::sync::CancellationToken;
+
+pub(crate) use source::Source;
+
+mod source;
 
 /// The most text of one result, in UTF-16 units because the official client counts those.
 pub(crate) const MAX_UNITS: usize = 8_388_608;
@@ -138,7 +142,7 @@ pub(crate) fn scan(
                 marked = true;
                 text = rest;
             }
-            for (at, _) in text.match_indices('\n') {
+            for at in memchr::memchr_iter(b'\n', text.as_bytes()) {
                 lines += 1;
                 let before = match at {
                     0 => last,
@@ -208,13 +212,12 @@ pub(crate) fn lines(
                 let ended = part.ends_with('\n');
                 let last = ended && line + 1 == end;
                 let body = if last { &part[..part.len() - 1] } else { part };
-                for letter in body.chars() {
-                    used += letter.len_utf16();
-                    if used > units {
-                        truncated = true;
-                        return false;
-                    }
-                    text.push(letter);
+                let fitting = prefix(body, units - used);
+                used += units_of(fitting);
+                text.push_str(fitting);
+                if fitting.len() < body.len() {
+                    truncated = true;
+                    return false;
                 }
                 if ended && scan.ends == LineEndings::CrLf {
                     drop_return(&mut text, last);
@@ -225,6 +228,30 @@ pub(crate) fn lines(
         true
     })?;
     Ok(Excerpt { text, truncated })
+}
+
+/// Returns the length of a text in UTF-16.
+fn units_of(text: &str) -> usize {
+    if text.is_ascii() {
+        text.len()
+    } else {
+        text.encode_utf16().count()
+    }
+}
+
+/// Returns as much of a text as `units` in UTF-16 have room for.
+fn prefix(text: &str, units: usize) -> &str {
+    // No character has more units than bytes.
+    if text.len() <= units {
+        return text;
+    }
+    let mut used = 0;
+    let over = |letter: &(usize, char)| {
+        used += letter.1.len_utf16();
+        used > units
+    };
+    let end = text.char_indices().find(over);
+    &text[..end.map_or(text.len(), |(at, _)| at)]
 }
 
 /// Removes the carriage return from the end of the last complete line.
@@ -248,7 +275,8 @@ fn decode(
     mut take: impl FnMut(&str) -> bool,
 ) -> io::Result<bool> {
     file.seek(SeekFrom::Start(0))?;
-    let mut buffer = vec![0; CHUNK];
+    // Most files are short.
+    let mut buffer = vec![0; SAMPLE];
     let mut held = 0;
     let mut text = String::new();
     loop {
@@ -259,6 +287,9 @@ fn decode(
         let over = count == 0;
         let filled = held + count;
         text.clear();
+        if filled == buffer.len() {
+            buffer.resize(CHUNK, 0);
+        }
         let used = match encoding {
             Encoding::Utf8 => match utf8(&buffer[..filled], over) {
                 Some(valid) => {

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 
-use super::output::OutputSpill;
+use super::output::{OutputPiece, OutputSpill};
 use super::output_tail::{self, OutputTail};
 use cursor_proto::agent::v1::OutputLocation;
 
@@ -54,9 +54,9 @@ impl OutputRecorder {
         }
     }
 
-    pub(crate) async fn push(&mut self, text: &str, bytes: &[u8]) {
-        self.tail.push(text);
-        if let Err(error) = self.spill.push(bytes).await {
+    pub(crate) async fn push(&mut self, piece: &OutputPiece) {
+        self.tail.push(piece.text());
+        if let Err(error) = self.spill.push(piece.bytes()).await {
             tracing::warn!(%error, "could not write long output to its file");
         }
     }
@@ -127,6 +127,7 @@ impl CapturedOutputs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shell::output::Utf8Chunks;
 
     #[test]
     fn calls_and_files_are_bounded() {
@@ -155,6 +156,10 @@ mod tests {
         assert_eq!(gone.len(), MAX_FILES, "only the newest file is left");
     }
 
+    fn piece(text: &str) -> OutputPiece {
+        Utf8Chunks::default().push(text.into())
+    }
+
     #[tokio::test]
     async fn long_output_is_in_a_private_file_and_reported_above_the_threshold() {
         use std::os::unix::fs::PermissionsExt as _;
@@ -164,7 +169,7 @@ mod tests {
         {
             let path = folder.path().join(format!("{threshold:?}.txt"));
             let mut recorder = OutputRecorder::new(threshold, Some(path.clone()));
-            recorder.push(&long, long.as_bytes()).await;
+            recorder.push(&piece(&long)).await;
             let (captured, location) = recorder.finish(Some(0)).await;
             assert_eq!(location.is_some(), is_reported, "{threshold:?}");
             assert_eq!(captured.file.as_deref(), path.to_str());
@@ -175,7 +180,7 @@ mod tests {
         }
         let short = folder.path().join("short.txt");
         let mut recorder = OutputRecorder::new(None, Some(short.clone()));
-        recorder.push("a\n", b"a\n").await;
+        recorder.push(&piece("a\n")).await;
         assert_eq!(recorder.finish(None).await.0.file, None);
         assert!(!short.exists());
     }

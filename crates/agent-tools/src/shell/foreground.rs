@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::background_log::LogHeader;
-use super::output::{Stream, Utf8Chunks};
+use super::output::{OutputPiece, Stream, Utf8Chunks};
 use super::pipes::{PipeEvent, Pipes};
 use super::process_group::{self, RunningCommand, Signal, StdinMode};
 use super::session::{Backgrounded, ForegroundHandle, ShellSession};
@@ -121,13 +121,8 @@ pub(crate) enum CommandOutcome {
 
 /// Receives the output of a command.
 pub(crate) trait OutputSink: Send {
-    /// Takes one piece of output, as text and as the bytes it was decoded from.
-    fn write(
-        &mut self,
-        stream: Stream,
-        text: String,
-        bytes: Vec<u8>,
-    ) -> impl Future<Output = ()> + Send;
+    /// Takes one piece of output.
+    fn write(&mut self, stream: Stream, piece: OutputPiece) -> impl Future<Output = ()> + Send;
 }
 
 /// A foreground command.
@@ -224,11 +219,11 @@ impl Foreground {
     }
 
     async fn print(&mut self, stream: Stream, bytes: Vec<u8>, sink: &mut impl OutputSink) {
-        let text = self.chunks[stream as usize].push(&bytes);
-        if self.so_far.len() + text.len() <= MAX_SO_FAR {
-            self.so_far.push_str(&text);
+        let piece = self.chunks[stream as usize].push(bytes);
+        if self.so_far.len() + piece.text().len() <= MAX_SO_FAR {
+            self.so_far.push_str(piece.text());
         }
-        sink.write(stream, text, bytes).await;
+        sink.write(stream, piece).await;
     }
 
     /// Reads what is left in the pipes of a command that exited, for at most [`AFTER_EXIT`].
@@ -292,8 +287,8 @@ impl Foreground {
     async fn drain(&mut self, sink: &mut impl OutputSink) {
         for stream in [Stream::Out, Stream::Error] {
             let rest = self.chunks[stream as usize].end();
-            if !rest.is_empty() {
-                sink.write(stream, rest, Vec::new()).await;
+            if !rest.text().is_empty() {
+                sink.write(stream, rest).await;
             }
         }
     }

@@ -28,8 +28,44 @@ pub(crate) struct Utf8Chunks {
     held: Vec<u8>,
 }
 
+/// A piece of output: its text, and the bytes it was decoded from.
+#[derive(Debug, Default)]
+pub(crate) struct OutputPiece {
+    text: String,
+    /// `None` if they are those of the text.
+    bytes: Option<Vec<u8>>,
+}
+
+impl OutputPiece {
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.as_deref().unwrap_or(self.text.as_bytes())
+    }
+
+    pub(crate) fn into_text(self) -> String {
+        self.text
+    }
+}
+
 impl Utf8Chunks {
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
+    pub(crate) fn push(&mut self, bytes: Vec<u8>) -> OutputPiece {
+        let bytes = if self.held.is_empty() {
+            match String::from_utf8(bytes) {
+                Ok(text) => return OutputPiece { text, bytes: None },
+                Err(error) => error.into_bytes(),
+            }
+        } else {
+            bytes
+        };
+        let text = self.decode(&bytes);
+        let bytes = Some(bytes);
+        OutputPiece { text, bytes }
+    }
+
+    fn decode(&mut self, bytes: &[u8]) -> String {
         self.held.extend_from_slice(bytes);
         let mut whole = self.held.len();
         // A character has at most four bytes; look for one that is incomplete.
@@ -52,9 +88,13 @@ impl Utf8Chunks {
         text
     }
 
-    pub(crate) fn end(&mut self) -> String {
+    /// Returns the rest, whose bytes were passed on before.
+    pub(crate) fn end(&mut self) -> OutputPiece {
         let rest = std::mem::take(&mut self.held);
-        String::from_utf8_lossy(&rest).into_owned()
+        OutputPiece {
+            text: String::from_utf8_lossy(&rest).into_owned(),
+            bytes: Some(Vec::new()),
+        }
     }
 }
 
@@ -69,7 +109,11 @@ impl OutputLimit {
     pub(crate) fn fit(&mut self, text: String) -> String {
         let room = MAX_UNITS - self.units;
         if text.len() <= room {
-            self.units += text.encode_utf16().count();
+            self.units += if text.is_ascii() {
+                text.len()
+            } else {
+                text.encode_utf16().count()
+            };
             return text;
         }
         let mut fitting = String::new();
@@ -166,11 +210,13 @@ mod tests {
             let mut at = 0;
             for cut in cuts {
                 let end = (at + cut).min(bytes.len());
-                got.push_str(&chunks.push(&bytes[at..end]));
+                let piece = chunks.push(bytes[at..end].to_vec());
+                prop_assert_eq!(piece.bytes(), &bytes[at..end]);
+                got.push_str(piece.text());
                 at = end;
             }
-            got.push_str(&chunks.push(&bytes[at..]));
-            got.push_str(&chunks.end());
+            got.push_str(chunks.push(bytes[at..].to_vec()).text());
+            got.push_str(chunks.end().text());
             prop_assert_eq!(got, text);
         }
     }
@@ -178,9 +224,10 @@ mod tests {
     #[test]
     fn invalid_utf8_becomes_a_replacement_character() {
         let mut chunks = Utf8Chunks::default();
-        assert_eq!(chunks.push(b"caf\xe9\n"), "caf\u{fffd}\n");
-        assert_eq!(chunks.push(b"\xe2\x82"), "");
-        assert_eq!(chunks.end(), "\u{fffd}");
+        let mut text = |bytes: &[u8]| chunks.push(bytes.to_vec()).into_text();
+        assert_eq!(text(b"caf\xe9\n"), "caf\u{fffd}\n");
+        assert_eq!(text(b"\xe2\x82"), "");
+        assert_eq!(chunks.end().text(), "\u{fffd}");
     }
 
     #[test]

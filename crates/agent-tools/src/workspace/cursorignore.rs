@@ -43,6 +43,14 @@ impl IgnoreRules {
         })
     }
 
+    /// Returns whether a directory or one above it has rules. If not, nothing directly in it is
+    /// hidden. Its links must be resolved.
+    pub(crate) fn apply_in(&mut self, folder: &Path) -> bool {
+        folder
+            .ancestors()
+            .any(|above| !matches!(self.of(above), DirectoryRules::None))
+    }
+
     fn of(&mut self, folder: &Path) -> &DirectoryRules {
         if !self.folders.contains_key(folder) {
             self.folders.insert(folder.to_owned(), read(folder));

@@ -3,6 +3,7 @@
 pub(crate) mod cursorignore;
 pub(crate) mod git;
 pub(crate) mod open_folder;
+pub(crate) mod opened_files;
 pub mod path_guard;
 pub(crate) mod paths;
 pub mod protected_paths;

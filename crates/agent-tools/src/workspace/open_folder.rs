@@ -7,8 +7,12 @@ mod unix;
 mod windows;
 
 #[cfg(unix)]
-pub(crate) use unix::{OpenFolder, open_unblocked, opened_path, reserve_space, take_permissions};
+pub(crate) use unix::{
+    OpenFolder, open_unblocked, opened_path, read_unlinked, reserve_space, resolve_links,
+    take_permissions,
+};
 #[cfg(windows)]
 pub(crate) use windows::{
-    OpenFolder, open_unblocked, opened_path, reserve_space, take_permissions,
+    OpenFolder, open_unblocked, opened_path, read_unlinked, reserve_space, resolve_links,
+    take_permissions,
 };

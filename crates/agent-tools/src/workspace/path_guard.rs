@@ -5,16 +5,17 @@
 //! Writing and deleting are allowed inside the workspace only, unless the user allowed more,
 //! and never where other programs look for commands to run.
 //!
-//! A decision is made on a path with all links resolved. That path is then opened directory by
-//! directory without following links, so a link swapped in after the decision is not followed.
+//! A decision is made on a path with all links resolved. That path is then opened without following
+//! links, in one call where the system can and directory by directory elsewhere, so a link swapped
+//! in after the decision is not followed.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use super::cursorignore;
-use super::open_folder::{OpenFolder, opened_path};
+use super::cursorignore::{self, IgnoreRules};
+use super::open_folder::{OpenFolder, read_unlinked, resolve_links};
 use super::paths::{disk_root, names_stream, resolve_path};
 use super::protected_paths::{ProtectedPathRules, ProtectedPaths, SETTING};
 use super::secret_paths::{SecretFiles, SecretPaths};
@@ -22,7 +23,6 @@ use crate::errno::Errno;
 use crate::handlers::io_errors;
 use crate::policy::ToolPolicy;
 use crate::prompts::refusals;
-use foundation::file_id::FileId;
 
 /// Why access to a path is refused.
 #[derive(Debug, thiserror::Error)]
@@ -157,7 +157,7 @@ impl PathGuard {
     /// Checks that a path may be read, and returns its resolved path.
     pub fn read(&self, path: &Path) -> Result<ApprovedPath, PathDenied> {
         no_stream(path)?;
-        let real = path.canonicalize().map_err(|error| {
+        let real = resolve_links(path).map_err(|error| {
             if io_errors::is(&error, Errno::NOENT) {
                 PathDenied::Missing
             } else {
@@ -181,19 +181,8 @@ impl PathGuard {
         })
     }
 
-    /// Returns whether an opened file may be read. It checks the file itself, because the path may
-    /// have changed since it was opened.
-    pub(crate) fn may_show(&self, file: &File, path: &Path) -> bool {
-        let judged = || -> io::Result<bool> {
-            let real = opened_path(file, path)?;
-            let is_same = FileId::of(file)? == FileId::at(&real, &real.symlink_metadata()?)?;
-            Ok(is_same && self.read(&real).is_ok_and(|cleared| cleared.real == real))
-        };
-        judged().unwrap_or(false)
-    }
-
     fn is_ignored(&self, real: &Path) -> bool {
-        cursorignore::IgnoreRules::default().ignore(real)
+        IgnoreRules::default().ignore(real)
     }
 
     /// Returns whether a resolved path is hidden from the model.
@@ -366,7 +355,7 @@ fn where_it_leads(path: &Path, error: &io::Error) -> String {
 }
 
 /// Refuses a path that names a stream of a file, because rules go by the names of files.
-fn no_stream(path: &Path) -> Result<(), PathDenied> {
+pub(super) fn no_stream(path: &Path) -> Result<(), PathDenied> {
     if names_stream(path) {
         tracing::warn!("refused a stream of a file");
         return Err(unclear(path, Errno::INVAL.into()));
@@ -383,7 +372,7 @@ fn unclear(path: &Path, error: io::Error) -> PathDenied {
 
 /// Returns whether a path is `/proc/self`, `/proc/123` or below, which show environments, memory
 /// and open files.
-fn is_process(real: &Path) -> bool {
+pub(super) fn is_process(real: &Path) -> bool {
     let mut parts = real.components().skip(1);
     let first = parts.next().map(Component::as_os_str);
     let second = parts.next().and_then(|part| part.as_os_str().to_str());
@@ -460,13 +449,24 @@ impl ApprovedPath {
     /// Opens the file for reading. Fails if it is not a regular file, because opening a pipe could
     /// block and opening a device could have effects.
     pub fn open(&self) -> io::Result<File> {
-        let (folder, name) = self.folder(MissingFolders::Fail)?;
-        let file = folder.read(&name)?;
-        if !file.metadata()?.is_file() {
+        Ok(self.open_with_metadata()?.0)
+    }
+
+    /// Opens the file for reading, as [`open`](Self::open) does, and returns its metadata too.
+    pub(crate) fn open_with_metadata(&self) -> io::Result<(File, Metadata)> {
+        let file = match read_unlinked(&self.real)? {
+            Some(file) => file,
+            None => {
+                let (folder, name) = self.folder(MissingFolders::Fail)?;
+                folder.read(&name)?
+            }
+        };
+        let about = file.metadata()?;
+        if !about.is_file() {
             tracing::warn!("refused what is no plain file");
             return Err(io::Error::from(Errno::INVAL));
         }
-        Ok(file)
+        Ok((file, about))
     }
 }
 

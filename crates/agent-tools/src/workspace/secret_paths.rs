@@ -1,10 +1,13 @@
 //! Paths that no native tool reads or changes, because this program and pi keep credentials there.
 
+use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use foundation::file_id::FileId;
 use foundation::state_dir;
+
+use super::open_folder::resolve_links;
 
 const AUTH: &str = "auth.json";
 /// The secret entries of a state directory that contains more than our state.
@@ -67,12 +70,12 @@ impl SecretFiles {
     pub(crate) fn contain(&self, path: &Path) -> bool {
         let found = self.found();
         let is_named = |path: &Path| found.iter().any(|secret| secret.is_named(path));
-        let is_there = |id: FileId| found.iter().any(|secret| secret.id == Some(id));
+        let is_there = |path: &Path| {
+            let here = id(path, path.metadata().ok());
+            here.is_some() && found.iter().any(|secret| secret.id == here)
+        };
         path.ancestors().any(is_named)
-            || path
-                .ancestors()
-                .filter_map(|path| FileId::at(path, &path.metadata().ok()?).ok())
-                .any(is_there)
+            || found.iter().any(|secret| secret.id.is_some()) && path.ancestors().any(is_there)
     }
 
     /// Returns the paths with their current inodes, for a walk that checks many files.
@@ -91,11 +94,19 @@ pub(crate) struct SecretFile {
 
 impl SecretFile {
     fn at(path: &Path) -> Self {
+        let about = path.metadata().ok();
+        // A path without metadata cannot be resolved either.
+        let real = about.as_ref().and_then(|_| resolve_links(path).ok());
         Self {
-            real: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
-            id: id(path, path.metadata().ok()),
+            real: real.unwrap_or_else(|| path.to_owned()),
+            id: id(path, about),
             path: path.to_owned(),
         }
+    }
+
+    /// Returns whether a name is the last part of one of its paths.
+    pub(crate) fn has_name(&self, name: &OsStr) -> bool {
+        self.path.file_name() == Some(name) || self.real.file_name() == Some(name)
     }
 
     /// Returns whether a path is this one, also if it is spelled in another case, reached through

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::handlers::shell::ShellHandler;
 use crate::prompts::tools;
 use crate::shell::foreground::{CommandOutcome, CommandSpec, Foreground, OnTimeout, OutputSink};
-use crate::shell::output::{OutputSpill, Stream};
+use crate::shell::output::{OutputPiece, OutputSpill, Stream};
 use crate::shell::output_tail::{self, MAX_BYTES, MAX_LINES, OutputTail};
 use crate::shell::process_group::StdinMode;
 use cursor_proto::agent::v1::*;
@@ -89,9 +89,9 @@ struct TailSink {
 }
 
 impl OutputSink for TailSink {
-    async fn write(&mut self, _: Stream, text: String, bytes: Vec<u8>) {
-        self.tail.push(&text);
-        if let Err(error) = self.spill.push(&bytes).await {
+    async fn write(&mut self, _: Stream, piece: OutputPiece) {
+        self.tail.push(piece.text());
+        if let Err(error) = self.spill.push(piece.bytes()).await {
             tracing::warn!(%error, "could not write long output to its file");
         }
     }

@@ -41,6 +41,11 @@ impl SharedBudget {
         }
     }
 
+    /// Forgets the files of the last batch.
+    pub(super) fn reset(&self) {
+        self.bytes.store(0, Ordering::Relaxed);
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) > self.room
     }
@@ -50,7 +55,7 @@ impl SharedBudget {
     }
 }
 
-/// The output of one file as it grows.
+/// The output of one file as it grows. Used for one file after the other.
 pub(super) struct FileOutput<'a> {
     bytes: Vec<u8>,
     /// Bytes not yet added to the shared total.
@@ -74,22 +79,31 @@ pub(super) enum BudgetState {
 }
 
 impl<'a> FileOutput<'a> {
-    pub(super) fn new(held: &'a SharedBudget, is_deferrable: bool) -> Self {
+    pub(super) fn new(held: &'a SharedBudget) -> Self {
         Self {
             bytes: Vec::new(),
             uncounted: 0,
             held,
-            is_deferrable,
+            is_deferrable: false,
             room: BudgetState::Left,
         }
     }
 
-    /// Returns the lines, and whether a limit was reached.
-    pub(super) fn end(self) -> (Vec<OutputLine>, BudgetState) {
-        self.held.add(self.uncounted);
+    /// Begins the output of a file.
+    pub(super) fn start(&mut self, is_deferrable: bool) {
+        self.is_deferrable = is_deferrable;
+        self.uncounted = 0;
+        self.room = BudgetState::Left;
+        self.bytes.clear();
+    }
+
+    /// Returns the lines of the file, and whether a limit was reached.
+    pub(super) fn finish(&mut self) -> (Vec<OutputLine>, BudgetState) {
+        self.held.add(std::mem::take(&mut self.uncounted));
+        let bytes = std::mem::take(&mut self.bytes);
         match self.room {
             BudgetState::Dropped => (Vec::new(), BudgetState::Dropped),
-            room => (lines(&self.bytes), room),
+            room => (lines(&bytes), room),
         }
     }
 

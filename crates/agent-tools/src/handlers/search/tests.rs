@@ -1,4 +1,5 @@
 use std::fs;
+use std::time::SystemTime;
 
 use super::*;
 
@@ -71,6 +72,16 @@ fn pool_of<T>(
     work(pool, stop)
 }
 
+/// Searches files in one batch.
+fn outcomes(
+    pool: &WorkerPool<'_>,
+    files: &[Candidate],
+    stop: &StopCondition<'_>,
+) -> Vec<FileOutcome> {
+    let held = SharedBudget::new(pool.room);
+    batch_outcomes(&mut pool.workers(&held, files.len()), &held, files, stop)
+}
+
 #[test]
 fn a_batch_stays_within_its_memory_limit() {
     let files = files(&[64; 32]);
@@ -80,7 +91,7 @@ fn a_batch_stays_within_its_memory_limit() {
                 OutputLine::Text { content, .. } => content.len(),
                 OutputLine::Other => 0,
             };
-            let searched = pool.batch(&files.candidates, &stop);
+            let searched = outcomes(&pool, &files.candidates, &stop);
             assert!(
                 !matches!(searched[0], FileOutcome::Later),
                 "the first file is never deferred"
@@ -130,7 +141,7 @@ fn a_file_replaced_by_a_link_to_an_ignored_one_is_not_shown() {
         explicit: false,
     });
     with_pool(usize::MAX, |pool, stop| {
-        let outcomes = pool.batch(&candidates, &stop);
+        let outcomes = outcomes(&pool, &candidates, &stop);
         assert!(
             matches!(&outcomes[..], [FileOutcome::Found(_), FileOutcome::Nothing]),
             "{outcomes:?}"

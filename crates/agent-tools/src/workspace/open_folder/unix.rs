@@ -8,6 +8,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags};
+#[cfg(target_os = "linux")]
+use rustix::fs::{ResolveFlags, openat2};
 use rustix::io::Errno;
 
 /// An opened directory.
@@ -94,12 +96,63 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
+/// Opens a path without any access to what is there.
+#[cfg(target_os = "linux")]
+const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
 /// Logs an error that means that a link was swapped in after the path was checked.
 fn swapped(error: Errno) -> Errno {
     if matches!(error, Errno::LOOP | Errno::NOTDIR) {
         tracing::warn!("refused a link that took the place of something else");
     }
     error
+}
+
+/// Returns a path that exists with all links resolved.
+#[cfg(target_os = "linux")]
+pub(crate) fn resolve_links(path: &Path) -> io::Result<PathBuf> {
+    use std::path::Component;
+    // Most paths contain no link, which the system finds out at once.
+    let is_plain =
+        path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
+    if is_plain
+        && openat2(
+            CWD,
+            path,
+            PATH_ONLY,
+            Mode::empty(),
+            ResolveFlags::NO_SYMLINKS,
+        )
+        .is_ok()
+    {
+        return Ok(path.components().collect());
+    }
+    path.canonicalize()
+}
+
+/// Returns a path that exists with all links resolved.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn resolve_links(path: &Path) -> io::Result<PathBuf> {
+    path.canonicalize()
+}
+
+/// Opens a file for reading at a path that contains no link. Does not block if it is a pipe. Fails
+/// if a part of the path is a link; `None` if the system cannot open a path that way.
+#[cfg(target_os = "linux")]
+pub(crate) fn read_unlinked(path: &Path) -> io::Result<Option<File>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Ok(file) => Ok(Some(file.into())),
+        // An older system, or a sandbox that does not know the call.
+        Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => Ok(None),
+        Err(error) => Err(swapped(error).into()),
+    }
+}
+
+/// Returns `None`, because the system cannot open a path that way.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn read_unlinked(_path: &Path) -> io::Result<Option<File>> {
+    Ok(None)
 }
 
 /// Opens a file for reading. Follows links, and does not block on a pipe.

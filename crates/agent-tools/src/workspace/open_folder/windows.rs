@@ -80,6 +80,16 @@ impl OpenFolder {
     }
 }
 
+/// Returns a path that exists with all links resolved.
+pub(crate) fn resolve_links(path: &Path) -> io::Result<PathBuf> {
+    path.canonicalize()
+}
+
+/// Returns `None`, because the system cannot open a path that way.
+pub(crate) fn read_unlinked(_path: &Path) -> io::Result<Option<File>> {
+    Ok(None)
+}
+
 /// Opens a file for reading. Files on disk do not block.
 pub(crate) fn open_unblocked(path: &Path) -> io::Result<File> {
     File::open(path)

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use rustix::fs::CWD;
 
 use super::*;
+use crate::workspace::opened_files::OpenedFiles;
 
 struct TestWorkspace {
     home: tempfile::TempDir,
@@ -388,11 +389,13 @@ fn what_may_be_shown_is_judged_by_what_was_opened() {
     fs::remove_file(&link).unwrap();
     symlink("open", &link).unwrap();
     let open = File::open(&link).unwrap();
-    assert!(guard.may_show(&open, &link));
-    assert!(!guard.may_show(&kept, &link));
+    let mut opened = OpenedFiles::new(&guard);
+    let mut may_show = |file: &File| opened.may_show(file, &file.metadata().unwrap(), &link);
+    assert!(may_show(&open));
+    assert!(!may_show(&kept));
     // Nor is a file that has been unlinked.
     fs::remove_file(workspace.join("kept")).unwrap();
-    assert!(!guard.may_show(&kept, &link));
+    assert!(!may_show(&kept));
 }
 
 /// The expected log text of an attempt, and the attempt.
