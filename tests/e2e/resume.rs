@@ -53,7 +53,14 @@ fn a_journal_does_not_grow_with_the_history() {
     let size = |count: usize| {
         let folder = tempfile::tempdir().unwrap();
         let mut session = RpcSession::new(&simulator, "s", &state(&folder));
-        let message = |at: usize| json!({"role": "user", "content": "hi", "timestamp": at});
+        let message = |at: usize| {
+            let role = if at.is_multiple_of(2) {
+                "user"
+            } else {
+                "assistant"
+            };
+            json!({"role": role, "content": "hi", "timestamp": at})
+        };
         session.messages = (0..count).map(message).collect();
         assert_eq!(session.prompt("hello").stop, "stop");
         let journal = &journals(folder.path())[0];

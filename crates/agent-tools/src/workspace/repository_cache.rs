@@ -215,4 +215,40 @@ mod tests {
         let latest = cache.latest(folder.path()).await;
         assert_eq!((latest.found.len(), latest.complete), (0, true));
     }
+
+    /// Returns a cache with a reading that is in progress and never ends, after one that took this
+    /// long.
+    fn held_open(work: &Path, took: Duration) -> (RepositoryCache, Arc<Repositories>) {
+        let cache = RepositoryCache::default();
+        let latest = Arc::new(Repositories {
+            found: Vec::new(),
+            complete: true,
+        });
+        cache.readings(work).send_modify(|known| {
+            known.latest = Some(Arc::clone(&latest));
+            known.ended = Some((Instant::now(), took));
+            known.requested += 1;
+        });
+        (cache, latest)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_waits_a_short_time_for_a_reading_that_is_held_open() {
+        let work = Path::new("/no/such/folder");
+        for (took, wait) in [
+            (DEFAULT_WAIT, DEFAULT_WAIT),
+            (DEFAULT_WAIT * (SLOW + 1), Duration::ZERO),
+        ] {
+            let (cache, known) = held_open(work, took);
+            let began = Instant::now();
+            cache.refresh(work);
+            assert!(Arc::ptr_eq(&cache.latest(work).await, &known));
+            // The clock of the test has a resolution of one millisecond.
+            let waited = began.elapsed();
+            assert!(
+                (wait..=wait + Duration::from_millis(1)).contains(&waited),
+                "{waited:?}"
+            );
+        }
+    }
 }
