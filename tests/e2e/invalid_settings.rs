@@ -50,7 +50,7 @@ fn the_doctor_prints_the_values_in_effect() {
         .filter(|line| WRONG.iter().any(|(name, _)| line.contains(name)))
         .collect();
     insta::assert_snapshot!(printed.join("\n"), @r#"
-    ! PI_CURSOR_SETTING_SOURCES: "nobody" is not one of all, none, or some of project, user, team, mdm with commas; it is left out
+    ! PI_CURSOR_SETTING_SOURCES: "nobody" is not one of all, none, or some of project, user, team, mdm, plugins with commas; it is left out
     ! PI_CURSOR_MCP_TOOL_TIMEOUT_MS: "long" is not one of milliseconds, at least 60000; using 3600000
     ! PI_CURSOR_ACTIVE_BRIDGE_TTL_MS: "x" is not one of milliseconds, at least 1000; 0: no limit; using 3600000
     ! PI_CURSOR_MAX_PARKED_RUNS: "0" is not one of 1 to 4096; using 512
