@@ -105,7 +105,13 @@ fn the_host_is_introduced_and_the_request_holds_what_it_should(version: PiVersio
     assert_eq!(turn["model"], model);
     let kept = json!({"flags": {"cursor-size": "large"}, "entry": {"nodded": "twice"}});
     assert_eq!(turn["kept"], kept);
-    assert_eq!(turn["apiKey"], "cursor-key-not-given-to-pi");
+    // A newer pi reads the variable that the extension names.
+    let key = if version >= PiVersion::V087 {
+        "crsr_test"
+    } else {
+        "cursor-key-not-given-to-pi"
+    };
+    assert_eq!(turn["apiKey"], key);
     let in_messages = turn["messages"][0]["role"] == "system";
     assert_eq!(in_messages, version >= PiVersion::V087);
     assert_eq!(turn.get("tools").is_none(), in_messages);
