@@ -96,7 +96,7 @@ fn child(folder: &Path, at: usize, conversation: &str) -> bool {
 }
 
 #[test]
-fn killed_at_any_step_the_old_turn_or_the_new_one_is_found() {
+fn a_kill_at_any_step_leaves_the_old_turn_or_the_new_one() {
     // The next turn of the same conversation, then a history rebuilt as another conversation.
     for conversation in ["one", "two"] {
         let mut steps = 0;
@@ -129,7 +129,7 @@ fn killed_at_any_step_the_old_turn_or_the_new_one_is_found() {
 }
 
 #[test]
-fn one_owner_at_a_time() {
+fn a_conversation_has_one_owner_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::at(folder.path());
     let kept = store.lock(SESSION).unwrap();
@@ -194,7 +194,7 @@ fn a_damaged_journal_is_set_aside() {
 }
 
 #[test]
-fn a_state_without_all_its_blobs_is_dropped_and_the_rest_kept() {
+fn a_checkpoint_without_all_its_blobs_is_dropped_and_the_rest_kept() {
     let folder = tempfile::tempdir().unwrap();
     let kept = Store::at(folder.path()).lock(SESSION).unwrap();
     write(&kept, 1, "one");
@@ -233,7 +233,7 @@ fn blobs(folder: &Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn a_state_whose_blobs_are_not_what_they_were_is_dropped() {
+fn a_checkpoint_with_altered_blobs_is_dropped() {
     let named_by_content = sha2::Sha256::digest(b"some words").to_vec();
     for id in [named_by_content, vec![7; 32], vec![7; 100]] {
         let folder = tempfile::tempdir().unwrap();
@@ -276,7 +276,7 @@ fn a_pipe_in_place_of_the_journal_is_set_aside() {
 }
 
 #[test]
-fn forgetting_leaves_nothing_to_read() {
+fn an_invalidated_session_leaves_no_data_to_read() {
     let folder = tempfile::tempdir().unwrap();
     let kept = Store::at(folder.path()).lock(SESSION).unwrap();
     write(&kept, 1, "one");
@@ -290,7 +290,7 @@ fn forgetting_leaves_nothing_to_read() {
 }
 
 #[test]
-fn sweeping_keeps_the_newest_and_those_in_hand() {
+fn cleaning_up_keeps_the_newest_conversations_and_those_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::at(folder.path());
     let all = RetentionLimits {

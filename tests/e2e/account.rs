@@ -305,7 +305,7 @@ fn the_endpoint_that_renews_is_found_and_remembered() {
 
 /// Cases: what the server does, what the user reads, whether the login has ended.
 #[test]
-fn an_endpoint_that_misbehaves_has_a_clear_and_bounded_end() {
+fn a_malformed_endpoint_ends_with_a_clear_error_in_bounded_time() {
     let claims = json!({"sub": "someone else", "exp": 4_000_000_000_u64}).to_string();
     let other = format!("h.{}.s", URL_SAFE_NO_PAD.encode(claims));
     let page = "<!DOCTYPE html><title>Just a moment...</title>Unauthorized: log in";

@@ -62,7 +62,7 @@ async fn text_of_a_run_cancelled_in_a_pause_does_not_count_as_shown() {
 /// The same while the turn streams: text shown after the last checkpoint is sent with the next
 /// turn.
 #[tokio::test]
-async fn text_after_the_last_state_is_sent_in_the_next_turn() {
+async fn text_after_the_last_checkpoint_is_sent_in_the_next_turn() {
     let first = r#"{ text = "alpha " }, { checkpoint = "auto" }, { text = "beta " }, { expect_cancel = true }"#;
     let next = Steps::new()
         .expect_state("last checkpoint")

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::effects_once::{attempts, in_any_conversation};
 use test_support::in_process::{InProcessSession, simulating};
 use test_support::pi_retry_rules::is_retryable;
-use test_support::rpc_session::{RpcSession, TurnOutcome};
+use test_support::rpc_session::{CollectedTurn, RpcSession};
 use test_support::scenario::{END, Steps};
 
 /// Each stream is accepted and then breaks, in several ways.
@@ -63,7 +63,7 @@ fn an_open_turn_is_answered_when_a_signal_ends_the_process() {
     let mut session = RpcSession::new(&simulator, "s", &[]);
     session.user("go");
     let turn = session.begin();
-    let mut begun = TurnOutcome::default();
+    let mut begun = CollectedTurn::default();
     while begun.text.is_empty() {
         begun.receive(&session.host.receive());
     }

@@ -99,7 +99,7 @@ fn a_call_is_named_after_its_run_and_its_turn_is_estimated() {
 
 /// L13: a call that Cursor cancels while the run is parked is not sent to the host.
 #[tokio::test]
-async fn a_call_cursor_takes_back_in_a_pause_is_not_offered() {
+async fn a_call_that_cursor_withdraws_in_a_pause_is_not_offered() {
     let steps = Steps::new()
         .then(opened("look", "a"))
         .delay_ms(60_000)

@@ -3,12 +3,12 @@
 use serde_json::json;
 
 use test_support::in_process::opened;
-use test_support::rpc_session::{RpcSession, TurnOutcome, tool};
+use test_support::rpc_session::{CollectedTurn, RpcSession, tool};
 use test_support::scenario::{END, Steps, playing};
 use test_support::simulator::{Simulator, Transport};
 
 /// A host whose server sends everything in one chunk and then stalls.
-fn first_turn(calls: &[String]) -> (Simulator, RpcSession, TurnOutcome) {
+fn first_turn(calls: &[String]) -> (Simulator, RpcSession, CollectedTurn) {
     let steps = Steps::new()
         .step(json!({"together": true}))
         .then(calls.join(", "))
@@ -29,7 +29,7 @@ fn call(name: &str) -> String {
     opened(name, name)
 }
 
-fn offered(outcome: &TurnOutcome) -> Vec<&str> {
+fn offered(outcome: &CollectedTurn) -> Vec<&str> {
     assert_eq!(outcome.stop, "toolUse", "{outcome:?}");
     outcome
         .calls

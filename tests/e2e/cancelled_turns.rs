@@ -56,7 +56,7 @@ async fn an_aborted_turn_keeps_the_conversation() {
 /// If no checkpoint arrives after the cancel, the next turn uses the one the run started with and
 /// sends what happened since.
 #[tokio::test]
-async fn what_a_cancelled_run_left_is_no_checkpoint() {
+async fn the_rest_of_a_cancelled_run_is_not_a_checkpoint() {
     let first = Steps::new().text("One.").then(END).build();
     let second = Steps::new().text("Two. ").then(CANCELLED).end().build();
     let third = Steps::new()

@@ -44,7 +44,7 @@ fn assert_blames_no_key(text: &str) {
 const STATUSES: [u16; 3] = [403, 200, 503];
 
 #[tokio::test]
-async fn a_page_in_place_of_a_token_is_no_refused_key() {
+async fn a_page_in_place_of_a_token_is_not_a_refused_key() {
     for status in STATUSES {
         let simulator = answering_with_page("exchange = PAGE", status);
         let mut ours = RunClient::new(&simulator, Transport::Http1);
@@ -63,7 +63,7 @@ async fn a_page_in_place_of_a_token_is_no_refused_key() {
 }
 
 #[tokio::test]
-async fn a_page_in_place_of_a_run_is_no_refused_key() {
+async fn a_page_in_place_of_a_run_is_not_a_refused_key() {
     let run = "unary = { \"/agent.v1.AgentService/RunSSE\" = PAGE, \"/agent.v1.AgentService/Run\" = PAGE }";
     for status in STATUSES {
         let simulator = answering_with_page(run, status);
@@ -86,7 +86,7 @@ async fn a_page_in_place_of_a_run_is_no_refused_key() {
 }
 
 #[test]
-fn a_page_in_place_of_the_models_is_no_refused_key() {
+fn a_page_in_place_of_the_models_is_not_a_refused_key() {
     let list = "unary = { \"/v1/models\" = PAGE, \"/aiserver.v1.AiService/AvailableModels\" = PAGE, \"/agent.v1.AgentService/GetUsableModels\" = PAGE }";
     for status in STATUSES {
         let simulator = answering_with_page(list, status);

@@ -301,7 +301,7 @@ async fn http1_only_front(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_front_without_alpn_is_passed_over_http1() {
+async fn a_proxy_without_alpn_is_passed_over_http1() {
     let simulator = Simulator::start(Transport::Http1);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -332,7 +332,7 @@ async fn a_front_without_alpn_is_passed_over_http1() {
 }
 
 #[test]
-fn tools_work_if_they_are_let_loose() {
+fn all_tools_work_if_all_are_permitted() {
     let read = |expect: &str| {
         Steps::new()
             .context()

@@ -155,7 +155,7 @@ async fn the_next_turn_carries_the_last_checkpoint() {
 }
 
 #[tokio::test]
-async fn cancelling_ends_the_stream_at_once_and_spoils_nothing() {
+async fn cancelling_ends_the_stream_at_once_and_keeps_the_conversation() {
     for transport in TRANSPORTS {
         let simulator = Simulator::start(transport);
         let mut ours = RunClient::new(&simulator, transport);

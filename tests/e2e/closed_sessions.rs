@@ -11,7 +11,7 @@ use test_support::wait::until;
 /// A server that takes 300 ms to end a cancelled run.
 const LETS_GO: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }, { delay_ms = 300 }, { checkpoint = "auto" }, { expect_cancel = true }"#;
 
-fn closed_and_opened(session: &mut RpcSession) -> test_support::rpc_session::TurnOutcome {
+fn closed_and_opened(session: &mut RpcSession) -> test_support::rpc_session::CollectedTurn {
     session
         .host
         .call("session/close", json!({"sessionId": session.id}));
@@ -55,7 +55,7 @@ fn a_session_closed_after_an_abort_is_opened_again() {
     let mut session = RpcSession::new(&simulator, "s", &state);
     session.user("go");
     let turn = session.begin();
-    let mut outcome = test_support::rpc_session::TurnOutcome::default();
+    let mut outcome = test_support::rpc_session::CollectedTurn::default();
     while outcome.text.is_empty() {
         let message = session.host.receive();
         outcome.receive(&message);
@@ -87,7 +87,7 @@ fn a_session_closed_during_a_turn_cancels_it() {
     let mut session = RpcSession::new(&simulator, "s", &[]);
     session.user("go");
     let turn = session.begin();
-    let mut outcome = test_support::rpc_session::TurnOutcome::default();
+    let mut outcome = test_support::rpc_session::CollectedTurn::default();
     while outcome.text.is_empty() {
         let message = session.host.receive();
         outcome.receive(&message);

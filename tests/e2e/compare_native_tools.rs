@@ -426,7 +426,7 @@ async fn commands_compare_equal() {
 }
 
 #[tokio::test]
-async fn what_is_kept_back_compares_equal() {
+async fn ignored_files_compare_equal() {
     compare("ignored").await;
 }
 
@@ -437,7 +437,7 @@ async fn ignore_files_of_ripgreps_own_compare_equal() {
 
 /// Permissions do not apply to root, which therefore runs the test as an unprivileged user.
 #[tokio::test]
-async fn what_may_not_be_touched_compares_equal() {
+async fn protected_files_compare_equal() {
     use std::os::unix::process::CommandExt as _;
     const UNPRIVILEGED: u32 = 65_534;
     if rustix::process::geteuid().is_root() {
@@ -450,7 +450,7 @@ async fn what_may_not_be_touched_compares_equal() {
         let run = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "compare_native_tools::what_may_not_be_touched_compares_equal",
+                "compare_native_tools::protected_files_compare_equal",
             ])
             .arg("--nocapture")
             .uid(UNPRIVILEGED)
@@ -467,7 +467,7 @@ async fn what_may_not_be_touched_compares_equal() {
 
 /// Fetches use no proxy, because a proxy would resolve names without our checks.
 #[test]
-fn no_proxy_gets_to_fetch() {
+fn no_proxy_is_used_for_fetch() {
     let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", proxy.local_addr().unwrap());
     let steps = [

@@ -67,7 +67,7 @@ mv $name.parent $name.done
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_we_start_cannot_read_the_key_from_us() {
+fn child_processes_cannot_read_the_key_of_the_sidecar() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let here = root.to_str().unwrap();
@@ -242,7 +242,7 @@ fn refused(path: &str) -> Vec<String> {
 
 /// If the workspace is the home directory, the state folder is inside it.
 #[test]
-fn credentials_are_out_of_the_models_reach() {
+fn credentials_cannot_be_read_by_the_model() {
     let sdk = OfficialClient::new();
     let home = sdk.home.path().canonicalize().unwrap();
     let state = home.join(".local/state/cursor-sidecar");
@@ -327,7 +327,7 @@ const PROTECTED: &str = r#"{ writeResult = { permissionDenied = { error = { "$co
 
 /// With shell denied, a write must not become a command of git, pi, an editor or a shell.
 #[test]
-fn what_other_programs_run_is_not_written() {
+fn files_that_other_programs_execute_are_not_written() {
     let sdk = OfficialClient::new();
     let config = sdk.workspace.join(".git/config");
     let before = fs::read_to_string(&config).unwrap();

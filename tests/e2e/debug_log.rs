@@ -141,7 +141,7 @@ fn assert_no_canary(text: &str) {
 }
 
 #[test]
-fn a_turn_is_logged_without_a_word_of_it() {
+fn a_turn_is_logged_without_its_text() {
     let simulator = Simulator::start(Transport::Http1);
     let place = SidecarHome::new(Some(&simulator)).with("PI_CURSOR_PROVIDER_DEBUG", "1");
     let stderr = place.turn("@every-exec");
@@ -328,7 +328,7 @@ fn a_terminal_gets_colours_unless_it_wants_none() {
 }
 
 #[test]
-fn a_log_that_is_not_there_is_an_error() {
+fn a_missing_log_is_an_error() {
     let place = SidecarHome::new(None);
     let printed = [&["doctor", "nowhere.jsonl"][..], &["doctor", "--last"]].map(|arguments| {
         let output = place.run(arguments);

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::confinement::unprivileged;
 use crate::steering::INJECTED;
 use test_support::in_process::user_text;
-use test_support::rpc_session::{OfferedCall, RpcSession, TurnOutcome, tool};
+use test_support::rpc_session::{CollectedTurn, OfferedCall, RpcSession, tool};
 use test_support::scenario::{END, Steps, calls, inline, script, text, value};
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{Simulator, Transport};
@@ -141,7 +141,7 @@ impl TestFolders {
 }
 
 #[track_caller]
-fn called(outcome: &TurnOutcome) -> OfferedCall {
+fn called(outcome: &CollectedTurn) -> OfferedCall {
     assert_eq!(
         (outcome.stop.as_str(), outcome.calls.len()),
         ("toolUse", 1),
@@ -151,7 +151,7 @@ fn called(outcome: &TurnOutcome) -> OfferedCall {
 }
 
 #[track_caller]
-fn finished(outcome: &TurnOutcome, text: &str) {
+fn finished(outcome: &CollectedTurn, text: &str) {
     assert_eq!(
         (outcome.text.as_str(), outcome.stop.as_str()),
         (text, "stop"),
@@ -376,7 +376,7 @@ fn effects_are_known_after_results_a_message_and_a_stop() {
 
 /// The run puts the message off while the host executes the next call; the result is kept.
 #[test]
-fn a_result_that_returns_after_a_message_was_put_off_is_kept() {
+fn a_result_that_returns_after_a_queued_message_is_kept() {
     let place = TestFolders::new();
     let parked = place.state.path().join("parked");
     let pending = r#"{ checkpoint = { pendingToolCalls = ["call-slow"] } }, { end = true }"#;

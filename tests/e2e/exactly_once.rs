@@ -12,7 +12,7 @@ use test_support::fault_proxy;
 use test_support::fault_proxy::{FaultPlan, WireFault};
 use test_support::pi_retry_rules::is_retryable;
 use test_support::processes::{children, exists, is_running};
-use test_support::rpc_session::{RpcSession, TurnOutcome};
+use test_support::rpc_session::{CollectedTurn, RpcSession};
 use test_support::scenario::{END, Steps, inline, script};
 use test_support::simulator::{Simulator, Transport};
 use test_support::wait::until;
@@ -24,7 +24,7 @@ const LATE: &str = "{ checkpoint = \"late\" },";
 /// The client answers this, so it has read everything sent before it.
 const READ: &str = r#"{ kv_set = { text = "x" } }"#;
 
-fn played(runs: &[String]) -> (String, TurnOutcome, Simulator) {
+fn played(runs: &[String]) -> (String, CollectedTurn, Simulator) {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     writeln!(file, "name = \"once\"").unwrap();
     for steps in runs {
@@ -167,7 +167,7 @@ const BEGUN: &str = r#"{ expect_client = { execClientMessage = { id = 77, shellS
 /// When the host retries, the new run receives the recorded result of the completed command and an
 /// error for the interrupted one.
 #[test]
-fn a_host_that_asks_again_has_nothing_done_twice() {
+fn a_host_that_repeats_its_request_repeats_no_effect() {
     let first = Steps::new()
         .then(CONTEXT)
         .checkpoint()
@@ -216,7 +216,7 @@ impl FaultPlan for FaultAfterFrames {
 
 /// Without a checkpoint, a retry by the host starts another conversation from the beginning.
 #[test]
-fn nothing_is_done_twice_in_another_conversation_either() {
+fn no_effect_is_repeated_in_another_conversation() {
     let steps = Steps::new()
         .then(CONTEXT)
         .then(COMMAND.replace("ID", "call-1"))
@@ -386,7 +386,7 @@ fn reaper(sidecar: i32) -> i32 {
 }
 
 #[test]
-fn what_a_killed_sidecar_ran_ends_with_it() {
+fn commands_of_a_killed_sidecar_end_with_it() {
     let mut busy = busy(|sidecar| {
         let environment = std::fs::read(format!("/proc/{}/environ", reaper(sidecar)));
         assert_eq!(environment.unwrap(), b"", "it needs no secrets");

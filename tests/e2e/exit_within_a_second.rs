@@ -122,7 +122,7 @@ impl CountingSidecar {
 }
 
 #[test]
-fn a_killed_sidecar_leaves_nothing_for_a_second() {
+fn a_killed_sidecar_leaves_no_process_after_a_second() {
     let mut busy = CountingSidecar::new(None);
     busy.session.host.kill();
     busy.begins_to_count();
@@ -130,7 +130,7 @@ fn a_killed_sidecar_leaves_nothing_for_a_second() {
 }
 
 #[test]
-fn a_sidecar_whose_input_ends_leaves_nothing_for_a_second() {
+fn a_sidecar_whose_input_ends_leaves_no_process_after_a_second() {
     let mut busy = CountingSidecar::new(None);
     drop(busy.session.host.keep_open());
     busy.begins_to_count();
@@ -138,7 +138,7 @@ fn a_sidecar_whose_input_ends_leaves_nothing_for_a_second() {
 }
 
 #[test]
-fn a_sidecar_that_is_asked_to_exit_leaves_nothing_after_a_second() {
+fn a_sidecar_that_is_asked_to_exit_leaves_no_process_after_a_second() {
     let mut busy = CountingSidecar::new(None);
     let exit = json!({"jsonrpc": "2.0", "method": "exit"});
     busy.session.host.send(&exit);
@@ -149,7 +149,7 @@ fn a_sidecar_that_is_asked_to_exit_leaves_nothing_after_a_second() {
 
 /// The host dies, but another process keeps the pipe open.
 #[test]
-fn a_sidecar_without_its_host_leaves_nothing_for_a_second() {
+fn a_sidecar_without_its_host_leaves_no_process_after_a_second() {
     let mut host = Command::new("sleep").arg("1000").spawn().unwrap();
     let busy = CountingSidecar::new(Some(host.id()));
     host.kill().unwrap();

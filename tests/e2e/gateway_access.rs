@@ -27,7 +27,7 @@ const NOWHERE: (&str, &str) = ("GET", "/nowhere");
 
 /// Token, `Host` and `Origin` are checked before the body is read.
 #[tokio::test]
-async fn every_route_refuses_strangers_before_it_reads_their_body() {
+async fn every_route_refuses_requests_without_token_before_reading_their_body() {
     let simulator = Simulator::responder(Transport::H2c);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let (port, token) = (gateway.port(), gateway.token.as_str());
@@ -140,7 +140,7 @@ async fn a_body_of_another_shape_gets_400_without_names_of_our_types() {
 }
 
 #[tokio::test]
-async fn paths_and_methods_that_do_not_exist_are_named() {
+async fn unknown_paths_and_methods_are_named() {
     let simulator = Simulator::responder(Transport::H2c);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let client = ApiClient::new(&gateway);

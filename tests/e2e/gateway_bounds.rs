@@ -67,7 +67,7 @@ async fn a_million_messages_are_refused_before_they_take_memory() {
 
 /// The most messages that a request may have, and each takes many times its bytes.
 #[tokio::test]
-async fn the_most_messages_cost_a_bounded_amount() {
+async fn the_largest_number_of_messages_costs_a_bounded_amount() {
     let mut scenario = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     scenario.write_all(BRIEF.as_bytes()).unwrap();
     let simulator = Simulator::with(Transport::H2c, scenario.path());

@@ -150,7 +150,7 @@ async fn ended(simulator: &Simulator, runs: usize) {
 }
 
 #[tokio::test]
-async fn a_client_that_hangs_up_takes_its_run_along() {
+async fn a_client_that_disconnects_ends_its_run() {
     let first = Steps::new().text("Half. ").then(CANCELLED).build();
     let second = Steps::new().text("Whole.").then(END).build();
     let simulator = script(&[&first, &second]);
@@ -167,7 +167,7 @@ async fn a_client_that_hangs_up_takes_its_run_along() {
 
 /// Checks the same for a client that does not stream.
 #[tokio::test]
-async fn a_client_that_does_not_wait_for_its_answer_takes_its_run_along() {
+async fn a_disconnected_client_ends_its_run() {
     let steps = Steps::new().text("Half. ").then(CANCELLED).build();
     let simulator = playing(Transport::H2c, &steps);
     let gateway = GatewayProcess::start(&simulator, &[]);
@@ -282,7 +282,7 @@ async fn a_lost_run_is_rebuilt_and_counted() {
 /// On a signal, open streams end with an error event, parked runs are cancelled, and the process
 /// exits within a bounded time.
 #[tokio::test]
-async fn a_signal_leaves_nothing() {
+async fn a_signal_leaves_no_process() {
     let speaks = Steps::new().text("Half. ").then(CANCELLED).build();
     let waits = format!("{}, {CANCELLED}", opened("look", "look"));
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();

@@ -123,7 +123,7 @@ async fn a_follow_up_continues_from_the_checkpoint() {
 
 /// A client that retries after an error continues the same conversation.
 #[tokio::test]
-async fn what_failed_can_be_asked_for_again() {
+async fn a_failed_turn_can_be_repeated() {
     let first = Steps::new().text("One.").then(END).build();
     let fails = r#"{ text = "Half. " }, { cut = true }"#;
     let third = Steps::new()
@@ -146,7 +146,7 @@ async fn what_failed_can_be_asked_for_again() {
 
 /// A gateway that cannot start reports the reason.
 #[test]
-fn a_taken_port_and_a_weak_token_are_reported() {
+fn a_port_in_use_and_a_weak_token_are_reported() {
     let simulator = Simulator::responder(Transport::H2c);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let port = gateway.port().to_string();
@@ -176,7 +176,7 @@ fn a_taken_port_and_a_weak_token_are_reported() {
 
 /// Token, `Host` and `Origin` are checked before the body is read.
 #[tokio::test]
-async fn strangers_are_turned_away() {
+async fn requests_without_the_token_are_refused() {
     let simulator = Simulator::responder(Transport::H2c);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let file = gateway.ready["tokenFile"].as_str().unwrap();

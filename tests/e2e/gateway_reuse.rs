@@ -352,7 +352,7 @@ async fn a_result_of_an_unknown_call_is_answered_by_a_new_run() {
 
 /// A title is requested under the same name while the run waits for a tool.
 #[tokio::test]
-async fn a_title_beside_a_session_leaves_its_run_alone() {
+async fn a_title_request_does_not_change_the_run_of_its_session() {
     for agent in AGENTS {
         let simulator = script(&[&looking()]);
         let gateway = GatewayProcess::start(&simulator, &[]);

@@ -130,7 +130,7 @@ async fn calls_are_sent_one_at_a_time_if_the_client_asks() {
 
 /// Subagents and titles are sent under the name of the main session, while that waits for a tool.
 #[tokio::test]
-async fn requests_beside_a_session_leave_its_run_alone() {
+async fn requests_beside_a_session_do_not_change_its_run() {
     let simulator = script(&[&looking()]);
     let gateway = GatewayProcess::start(&simulator, &[]);
     let client = ApiClient::new(&gateway);

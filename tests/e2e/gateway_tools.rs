@@ -148,7 +148,7 @@ async fn requests_runs_and_open_turns_are_metrics() {
 /// Two clients with the same prompt, first message and tools have separate runs, and each result
 /// reaches the run that asked for it.
 #[tokio::test]
-async fn two_clients_that_say_the_same_share_nothing() {
+async fn two_clients_with_equal_messages_share_nothing() {
     let steps = Steps::new()
         .then(opened("look", "look"))
         .wait_for(&["look"])
@@ -217,7 +217,7 @@ async fn indistinguishable_histories_are_sent_again() {
 
 /// A client may ask for a title under its session's name while the session waits for a tool.
 #[tokio::test]
-async fn a_question_beside_a_session_leaves_its_run_alone() {
+async fn a_question_beside_a_session_does_not_change_its_run() {
     let steps = Steps::new()
         .then(opened("look", "look"))
         .wait_for(&["look"])

@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use test_support::rpc_session::{OfferedCall, RpcSession, TurnOutcome, tool};
+use test_support::rpc_session::{CollectedTurn, OfferedCall, RpcSession, tool};
 use test_support::scenario::{END, Steps, calls, inline, playing, script, text};
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{TRANSPORTS, Transport};
@@ -302,7 +302,7 @@ fn images_are_injected_with_their_message() {
     session.tools = vec![tool("look")];
     session.user("go");
     let turn = session.begin();
-    let mut partial = TurnOutcome::default();
+    let mut partial = CollectedTurn::default();
     while partial.text.is_empty() {
         partial.receive(&session.host.receive());
     }
@@ -446,7 +446,7 @@ fn a_cancelled_pause_keeps_the_conversation() {
 }
 
 #[test]
-fn a_host_with_hands_of_its_own_answers_within_the_turn() {
+fn a_host_that_executes_inline_answers_within_the_turn() {
     let steps = Steps::new()
         .text("Looking. ")
         .then(calls("look", r#"{ q = "it" }"#, "", &text("42")))
@@ -471,7 +471,7 @@ fn a_host_with_hands_of_its_own_answers_within_the_turn() {
     session.tools = vec![tool("look")];
     session.user("go");
     let turn = session.begin();
-    let mut outcome = TurnOutcome::default();
+    let mut outcome = CollectedTurn::default();
     loop {
         let message = session.host.receive();
         if message["method"] == "tool/call" {

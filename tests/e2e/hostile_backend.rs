@@ -15,7 +15,7 @@ use self::server::{
 use test_support::binary;
 use test_support::gateway::GatewayProcess;
 use test_support::processes::peak_kib;
-use test_support::rpc_session::{RpcSession, TurnOutcome};
+use test_support::rpc_session::{CollectedTurn, RpcSession};
 use test_support::simulator::{Simulator, Transport};
 
 const MIB: usize = 1024 * 1024;
@@ -54,7 +54,7 @@ fn assert_small(case: &str, peak_kib: Option<u64>) {
 
 /// Runs one turn, asserts that the sidecar used little memory, and returns the result.
 #[track_caller]
-fn turn(case: &str, server: &HostileServer, change: impl FnOnce(&mut Json)) -> TurnOutcome {
+fn turn(case: &str, server: &HostileServer, change: impl FnOnce(&mut Json)) -> CollectedTurn {
     let simulator = simulator();
     let mut session = RpcSession::new(&simulator, "s1", &env(&simulator, server));
     session.user("go");

@@ -39,7 +39,7 @@ const NO_RUN_SSE: (&str, &str) = (RUN_SSE, "status = 404");
 /// A server that resets a stream or sends GOAWAY supports HTTP/2: one failure must not cause a
 /// fallback to a protocol that it may not support.
 #[tokio::test]
-async fn a_stumble_over_http2_does_not_leave_it() {
+async fn one_http2_failure_does_not_lead_to_http1() {
     for fate in [
         r#"reset = "internal_error""#,
         r#"goaway = "enhance_your_calm""#,
@@ -93,7 +93,7 @@ async fn a_plain_server_without_runs_over_http1_is_asked_over_http2() {
 
 /// A configuration request that is never answered must not use up the time for opening a stream.
 #[tokio::test]
-async fn advice_that_never_comes_costs_the_impatient_no_run() {
+async fn a_run_starts_although_the_server_configuration_never_arrives() {
     let fates = [(SERVER_CONFIG, "late_ms = 60000")];
     let simulator = serving(Transport::Http1, &fates, HELLO);
     let mut ours = RunClient::new(&simulator, Transport::H2c);

@@ -112,7 +112,7 @@ fn errors_of_the_host_are_failures_of_the_tool() {
 
 /// Cancelling the turn cancels the host's open call and ends the turn.
 #[test]
-fn a_call_of_a_turn_that_is_stopped_is_taken_back() {
+fn a_call_of_a_cancelled_turn_is_withdrawn() {
     let steps = Steps::new()
         .then(calls("a", "{}", r#"open = true, name = "a","#, "{}"))
         .step(json!({"expect_client": {"conversationAction": {"cancelAction": {}}}}))

@@ -46,7 +46,7 @@ enum StreamClose {
 
 /// What a host does next.
 #[derive(Debug, Clone, Copy)]
-enum UserAction {
+enum HostAction {
     Answer,
     AnswerBackwards,
     AnswerOnlyFirst,
@@ -93,19 +93,19 @@ fn tool_modes() -> impl Strategy<Value = HostToolMode> {
     prop_oneof![3 => Just(HostToolMode::Between), 1 => Just(HostToolMode::Inline)]
 }
 
-fn actions() -> impl Strategy<Value = Vec<UserAction>> {
+fn actions() -> impl Strategy<Value = Vec<HostAction>> {
     let one = prop_oneof![
-        3 => Just(UserAction::Answer),
-        2 => Just(UserAction::AnswerBackwards),
-        2 => Just(UserAction::AnswerOnlyFirst),
-        2 => Just(UserAction::AnswerTwice),
-        1 => Just(UserAction::AnswerLate),
-        2 => Just(UserAction::Steer),
-        2 => Just(UserAction::Interject),
-        1 => Just(UserAction::MessageInsteadOfResults),
-        1 => Just(UserAction::Release),
-        1 => Just(UserAction::Invalidate),
-        2 => (0..4usize).prop_map(UserAction::CancelAfterEvents),
+        3 => Just(HostAction::Answer),
+        2 => Just(HostAction::AnswerBackwards),
+        2 => Just(HostAction::AnswerOnlyFirst),
+        2 => Just(HostAction::AnswerTwice),
+        1 => Just(HostAction::AnswerLate),
+        2 => Just(HostAction::Steer),
+        2 => Just(HostAction::Interject),
+        1 => Just(HostAction::MessageInsteadOfResults),
+        1 => Just(HostAction::Release),
+        1 => Just(HostAction::Invalidate),
+        2 => (0..4usize).prop_map(HostAction::CancelAfterEvents),
     ];
     proptest::collection::vec(one, 0..6)
 }
@@ -200,7 +200,7 @@ async fn play_session(
     backend: Backend,
     name: String,
     tool_mode: HostToolMode,
-    actions: Vec<UserAction>,
+    actions: Vec<HostAction>,
 ) -> Vec<String> {
     let mut user = TestUser {
         name: name.clone(),
@@ -225,10 +225,10 @@ async fn play_session(
         user.takes(&stop);
         patience = CancelAfter::Endless;
         let next = actions.next();
-        if let Some(UserAction::CancelAfterEvents(events)) = next {
+        if let Some(HostAction::CancelAfterEvents(events)) = next {
             patience = CancelAfter::Events(events);
         }
-        if let Some(UserAction::Interject) = next {
+        if let Some(HostAction::Interject) = next {
             guest.interjection = Some(user.words("by the way"));
         }
         if tool_mode == HostToolMode::Inline {
@@ -258,36 +258,36 @@ async fn play_session(
         }
         let result =
             |call: &test_support::rpc_session::OfferedCall| format!("{name} did {}", call.id);
-        match next.unwrap_or(UserAction::Answer) {
-            UserAction::AnswerBackwards => {
+        match next.unwrap_or(HostAction::Answer) {
+            HostAction::AnswerBackwards => {
                 for call in calls.iter().rev() {
                     guest.result(call, &result(call));
                 }
             }
-            UserAction::AnswerOnlyFirst => guest.result(&calls[0], &result(&calls[0])),
-            UserAction::MessageInsteadOfResults => guest.user(&user.says("stop that")),
-            UserAction::Release => {
+            HostAction::AnswerOnlyFirst => guest.result(&calls[0], &result(&calls[0])),
+            HostAction::MessageInsteadOfResults => guest.user(&user.says("stop that")),
+            HostAction::Release => {
                 guest.session.release().await;
                 user.takes(&Stop::Aborted);
                 guest.user(&user.says("never mind"));
             }
-            UserAction::Invalidate => {
+            HostAction::Invalidate => {
                 guest.session.invalidate().await;
                 user.takes(&Stop::Aborted);
                 guest.user(&user.says("elsewhere"));
             }
             answered => {
-                if let UserAction::AnswerLate = answered {
+                if let HostAction::AnswerLate = answered {
                     // Longer than an injected message may stay unacknowledged.
                     tokio::time::sleep(Duration::from_secs(20)).await;
                 }
                 for call in &calls {
                     guest.result(call, &result(call));
                 }
-                if let UserAction::AnswerTwice = answered {
+                if let HostAction::AnswerTwice = answered {
                     guest.result(&calls[0], &result(&calls[0]));
                 }
-                if let UserAction::Steer = answered {
+                if let HostAction::Steer = answered {
                     guest.user(&user.says("hurry"));
                 }
             }

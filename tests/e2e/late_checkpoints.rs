@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use test_support::rpc_session::{OfferedCall, RpcSession, TurnOutcome, tool};
+use test_support::rpc_session::{CollectedTurn, OfferedCall, RpcSession, tool};
 use test_support::run_client::RunClient;
 use test_support::scenario::{END, Steps, script, text, value};
 use test_support::simulator::{Simulator, Transport};
@@ -39,7 +39,7 @@ fn guest(simulator: &Simulator, env: &[(&str, &str)]) -> RpcSession {
 }
 
 #[track_caller]
-fn called(outcome: &TurnOutcome) -> OfferedCall {
+fn called(outcome: &CollectedTurn) -> OfferedCall {
     assert_eq!(
         (outcome.stop.as_str(), outcome.calls.len()),
         ("toolUse", 1),
@@ -61,7 +61,7 @@ fn requests(simulator: &Simulator) -> Vec<String> {
 /// The stream is lost and the next one resumes from a checkpoint without the result: its call is
 /// answered from the effect log, also under another call id, and the host is not asked again.
 #[test]
-fn a_result_a_late_state_does_not_know_is_given_again_and_not_asked_for() {
+fn a_result_that_a_late_checkpoint_lacks_is_sent_again_unasked() {
     for late in [LATE.to_owned(), format!("{LATE}, {LATE}")] {
         for (name, user_text) in [("c1", ""), ("c2", "Well, ")] {
             let first = Steps::new()
@@ -98,7 +98,7 @@ fn a_result_a_late_state_does_not_know_is_given_again_and_not_asked_for() {
 }
 
 #[test]
-fn a_late_state_on_disk_is_sent_everything_it_lacks() {
+fn a_late_checkpoint_on_disk_is_sent_everything_it_lacks() {
     let first = Steps::new()
         .then(look("c1", "found 41"))
         .then(LATE)
@@ -177,7 +177,7 @@ fn sent_after_a_kill(between: &str) -> String {
 
 /// Regression: text after the result counted as proof that the checkpoint contained it.
 #[test]
-fn a_late_state_after_more_text_is_sent_everything_it_lacks() {
+fn a_late_checkpoint_after_more_text_is_sent_everything_it_lacks() {
     for late in [LATE, r#"{ checkpoint = { turns = ["AAAA"] } }"#] {
         let sent = sent_after_a_kill(late);
         for result in ["found 41", "found 42"] {
@@ -187,7 +187,7 @@ fn a_late_state_after_more_text_is_sent_everything_it_lacks() {
 }
 
 #[test]
-fn a_state_that_names_a_call_with_its_result_is_not_sent_it_again() {
+fn a_checkpoint_that_names_a_call_with_its_result_is_not_sent_it_again() {
     let sent = sent_after_a_kill(r#"{ checkpoint = "auto" }"#);
     assert!(sent.contains("found 42"), "{sent}");
     assert!(!sent.contains("found 41"), "{sent}");
@@ -251,7 +251,7 @@ fn a_result_that_is_not_requested_again_is_sent_in_the_next_turn() {
 }
 
 #[tokio::test]
-async fn text_a_late_state_lacks_is_shown_once() {
+async fn text_that_a_late_checkpoint_lacks_is_shown_once() {
     let saved = r#"{ checkpoint = { rootPromptMessagesJson = ["YmVmb3Jl"] } }"#;
     let first = Steps::new()
         .text("One and two and three")

@@ -116,7 +116,7 @@ async fn a_call_has_a_deadline() {
 }
 
 #[tokio::test]
-async fn a_run_does_not_wait_for_ever() {
+async fn a_run_does_not_wait_forever() {
     let first = Steps::new()
         .checkpoint()
         .then(opened("slow", "a"))

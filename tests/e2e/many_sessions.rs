@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use test_support::binary;
 use test_support::debug_log::logged;
 use test_support::in_process::{END, opened, user_text};
-use test_support::rpc_session::{OfferedCall, RpcSession, TurnOutcome, tool};
+use test_support::rpc_session::{CollectedTurn, OfferedCall, RpcSession, tool};
 use test_support::scenario::{Steps, script};
 use test_support::simulator::{Simulator, Transport};
 
@@ -27,8 +27,8 @@ fn waiting(server: &str, steps: &str) -> Simulator {
 }
 
 /// Runs the turns of several sessions on one sidecar concurrently.
-fn all_at_once(session: &mut RpcSession, turns: &[(String, Vec<Json>)]) -> Vec<TurnOutcome> {
-    let mut outcome: Vec<TurnOutcome> = turns.iter().map(|_| TurnOutcome::default()).collect();
+fn all_at_once(session: &mut RpcSession, turns: &[(String, Vec<Json>)]) -> Vec<CollectedTurn> {
+    let mut outcome: Vec<CollectedTurn> = turns.iter().map(|_| CollectedTurn::default()).collect();
     for (at, (name, messages)) in turns.iter().enumerate() {
         session.id.clone_from(name);
         session.messages.clone_from(messages);
@@ -188,7 +188,7 @@ fn a_turn_does_not_wait_for_the_run_it_displaces() {
 /// Of two concurrent turns of one session, the second waits for the first and continues from its
 /// state.
 #[test]
-fn turns_of_a_session_are_taken_one_after_the_other() {
+fn turns_of_a_session_run_one_after_the_other() {
     let folder = tempfile::tempdir().unwrap();
     let taken_in = folder.path().join("taken in");
     let first = Steps::new()
@@ -206,7 +206,7 @@ fn turns_of_a_session_are_taken_one_after_the_other() {
     session.id = "s".into();
     session.user("one");
     let one = session.begin();
-    let mut outcome = TurnOutcome::default();
+    let mut outcome = CollectedTurn::default();
     while outcome.text.is_empty() {
         outcome.receive(&session.host.receive());
     }

@@ -321,7 +321,7 @@ fn the_official_sdk_uses_it_as_a_server_of_its_own() {
 }
 
 #[test]
-fn strangers_are_turned_away() {
+fn requests_without_the_token_are_refused() {
     let mut run = OpenRun::open();
     let bearer = format!("Bearer {}", run.at.token);
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;

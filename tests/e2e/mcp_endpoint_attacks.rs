@@ -70,7 +70,7 @@ fn nothing_came_through(run: &mut OpenRun) {
 /// DNS rebinding: a page of another site whose name resolves to this machine, even if it knows the
 /// port, path and token.
 #[test]
-fn a_name_that_was_pointed_here_opens_nothing() {
+fn a_rebound_host_name_is_refused() {
     let mut run = OpenRun::open();
     let bearer = format!("Bearer {}", run.at.token);
     let auth = ("Authorization", bearer.as_str());
@@ -120,7 +120,7 @@ fn a_name_that_was_pointed_here_opens_nothing() {
 /// Tool cards display what was executed. Neither their ids nor the tool that draws them can be
 /// called, nor the host's own tool names, which are also displayed on cards.
 #[test]
-fn what_cards_are_called_cannot_be_called() {
+fn names_of_cards_cannot_be_called_as_tools() {
     let mut run = OpenRun::open();
     run.finish();
     run.session.tools.extend(["cursor", "bash"].map(tool));
@@ -210,7 +210,7 @@ fn a_token_is_good_for_its_run_and_no_longer() {
 /// The endpoint listens on one loopback address only and rejects requests that are not valid MCP
 /// over HTTP.
 #[test]
-fn strangers_are_refused_before_any_work() {
+fn requests_without_the_token_are_refused_before_any_work() {
     let mut run = OpenRun::open();
     let (host, _) = run.at.parts();
     let port: u16 = host.split_once(':').unwrap().1.parse().unwrap();
@@ -253,7 +253,7 @@ fn strangers_are_refused_before_any_work() {
 
 /// Invalid requests are answered with an error that has their id.
 #[test]
-fn what_is_no_call_is_refused_as_such() {
+fn requests_that_are_not_calls_are_refused() {
     let mut run = OpenRun::open();
     let plain = PlainClient::new(&run.at);
     let rejected = beside(async move {
@@ -298,7 +298,7 @@ fn what_is_no_call_is_refused_as_such() {
 /// Requests that are too long are rejected, with and without a declared length, in the head and in
 /// the body.
 #[test]
-fn what_is_too_long_is_not_taken_in() {
+fn bodies_that_are_too_long_are_refused() {
     const MOST: usize = 8 * 1024 * 1024;
     let mut run = OpenRun::open();
     let at = run.at.clone();
@@ -337,7 +337,7 @@ fn what_is_too_long_is_not_taken_in() {
 
 /// The clock is paused; the sockets are real.
 #[tokio::test]
-async fn who_sends_byte_by_byte_is_cut_off_while_others_are_served() {
+async fn a_client_that_sends_byte_by_byte_is_disconnected_and_others_are_served() {
     let steps = Steps::new()
         .then(opened("look", "a"))
         .step(json!({"await": ["a"], "timeout_ms": 900000}))

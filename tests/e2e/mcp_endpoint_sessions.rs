@@ -78,7 +78,7 @@ impl PlainClient {
 }
 
 #[test]
-fn idle_sessions_make_place_and_used_ones_stay() {
+fn idle_sessions_are_evicted_and_used_ones_stay() {
     let mut run = OpenRun::open();
     let plain = PlainClient::new(&run.at);
     let outside = beside(async move {
@@ -142,7 +142,7 @@ fn sessions_that_open_at_once_are_not_too_many() {
 
 /// A call whose client has disconnected is not offered again.
 #[test]
-fn a_client_that_hangs_up_has_given_its_call_up() {
+fn a_disconnected_mcp_client_cancels_its_call() {
     let steps = Steps::new()
         .then(calls("look", "{}", "", &text("42")))
         .text("Done.")

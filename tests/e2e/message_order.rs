@@ -122,7 +122,7 @@ fn a_message_of_a_turn_that_fails_is_sent_in_the_next() {
 
 /// A turn, an invalidation of its session and the next turn are sent at once.
 #[test]
-fn what_is_forgotten_stays_between_two_turns() {
+fn an_invalidation_between_two_turns_lasts() {
     let steps = Steps::new().text("Heard.").then(END).build();
     let simulator = script(&[&steps]);
     let mut session = RpcSession::new(&simulator, "s", &[]);
@@ -166,7 +166,7 @@ fn what_is_forgotten_stays_between_two_turns() {
 
 /// The same for a session that this sidecar knows only from disk.
 #[test]
-fn what_is_forgotten_on_disk_is_forgotten_before_the_next_turn() {
+fn an_invalidated_conversation_is_deleted_before_the_next_turn() {
     let steps = Steps::new().text("Heard.").then(END).build();
     let simulator = script(&[&steps]);
     let folder = tempfile::tempdir().unwrap();

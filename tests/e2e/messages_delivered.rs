@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use crate::effects_once::{attempts, in_any_conversation, user_messages};
 use crate::steering::INJECTED;
 use test_support::debug_log::state;
-use test_support::rpc_session::{RpcSession, TurnOutcome, tool};
+use test_support::rpc_session::{CollectedTurn, RpcSession, tool};
 use test_support::scenario::{END, Steps, calls, text};
 use test_support::simulator::{Recording, Simulator};
 use test_support::wait::until;
@@ -128,7 +128,7 @@ fn a_message_of_a_turn_that_was_stopped_at_once_is_sent_with_the_next_one() {
 
 /// Injects a message as soon as the turn has emitted text.
 fn inject(session: &mut RpcSession, turn: &str, words: &str) {
-    let mut begun = TurnOutcome::default();
+    let mut begun = CollectedTurn::default();
     while begun.text.is_empty() {
         begun.receive(&session.host.receive());
     }

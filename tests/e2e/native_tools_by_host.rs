@@ -20,7 +20,7 @@ fn hosts(name: &str, arguments: &[&str]) -> Json {
 }
 
 #[test]
-fn left_to_the_host_each_of_cursors_tools_is_the_hosts_own() {
+fn cursors_tools_left_to_the_host_are_the_hosts_own() {
     let sdk = OfficialClient::new();
     // Hooks run even if the host executes the tool.
     let hooks = json!({
@@ -152,7 +152,7 @@ struct HostedRequest {
 }
 
 #[test]
-fn what_the_hosts_tools_say_comes_back_typed() {
+fn results_of_the_hosts_tools_are_typed() {
     let sdk = OfficialClient::new();
     write(&sdk.workspace, "sub/b.txt", "alpha\n");
     let here = sdk.workspace.to_str().unwrap();

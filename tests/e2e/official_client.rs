@@ -268,14 +268,14 @@ fn compressed_envelopes() {
 }
 
 #[test]
-fn messages_from_the_future_do_not_disturb_it() {
+fn messages_of_a_newer_server_are_survived() {
     everywhere(ask("@unknown go"), |report, _, _| {
         assert_finished(only_send(report), "still here");
     });
 }
 
 #[test]
-fn pictures_modes_and_parameters_arrive() {
+fn images_modes_and_parameters_arrive() {
     let spec = json!({"agent": {"model": {"id": "grok-4.5", "params": [{"id": "effort", "value": "high"}]},
                                 "mode": "plan"},
                       "sends": [{"text": "@hello img", "images": [PNG]}]});

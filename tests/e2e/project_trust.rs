@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use test_support::binary;
 use test_support::official_client::OfficialClient;
-use test_support::rpc_session::{RpcSession, TurnOutcome};
+use test_support::rpc_session::{CollectedTurn, RpcSession};
 use test_support::scenario::{CONTEXT, exec, inline, runs, value};
 use test_support::workspace::{session, write};
 
@@ -31,7 +31,7 @@ fn starts(pipe: &str) {
     assert_eq!(fs::read_to_string(pipe).unwrap(), "started\n");
 }
 
-fn notice_count(outcome: &TurnOutcome, part: &str) -> usize {
+fn notice_count(outcome: &CollectedTurn, part: &str) -> usize {
     let notices = outcome.notices.iter();
     notices.filter(|notice| notice.contains(part)).count()
 }
@@ -46,7 +46,7 @@ fn shell(expect: &str) -> String {
 }
 
 #[test]
-fn what_changed_since_it_was_accepted_is_not_started() {
+fn commands_changed_since_they_were_accepted_are_not_started() {
     let sdk = OfficialClient::new();
     let (first, second) = (pipe(&sdk, "first"), pipe(&sdk, "second"));
     name_server(&sdk, &first);
@@ -111,7 +111,7 @@ fn what_changed_since_it_was_accepted_is_not_started() {
 }
 
 /// Takes a turn of a host that states whether its user trusts the workspace.
-fn say_trusted(session: &mut RpcSession, text: &str, is_trusted: bool) -> TurnOutcome {
+fn say_trusted(session: &mut RpcSession, text: &str, is_trusted: bool) -> CollectedTurn {
     session.user(text);
     let mut params = session.params();
     params["projectTrusted"] = is_trusted.into();

@@ -249,7 +249,7 @@ fn lose_a_blob(folder: &Path) {
 /// A checkpoint is unusable if a blob is missing: the turn is rebuilt from the pause, and a later
 /// turn sends its history. Both emit a notice.
 #[tokio::test]
-async fn a_state_without_its_blobs_is_not_resumed() {
+async fn a_checkpoint_without_its_blobs_is_not_resumed() {
     let last = Steps::new().text("Went on.").then(END).build();
     let (sim, backend) = simulating(&[asks("a", CHECKPOINT), last.clone(), last]).await;
     let folder = tempfile::tempdir().unwrap();
@@ -422,7 +422,7 @@ fn a_sidecar_killed_in_a_pause_without_a_checkpoint() {
     session.tools = vec![tool("look")];
     session.user("go");
     session.begin();
-    let mut outcome = test_support::rpc_session::TurnOutcome::default();
+    let mut outcome = test_support::rpc_session::CollectedTurn::default();
     while outcome.calls.is_empty() {
         let message = session.host.receive();
         outcome.receive(&message);

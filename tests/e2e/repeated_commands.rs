@@ -148,7 +148,7 @@ fn a_message_after_a_failed_turn_may_retry_it() {
 /// If the sidecar exits or is killed in a pause, a repeated command that the checkpoint on disk
 /// includes is executed.
 #[test]
-fn what_the_state_on_disk_knows_is_simply_done() {
+fn a_stored_checkpoint_that_has_the_results_is_continued() {
     for killed in [false, true] {
         let first = Steps::new()
             .then(CONTEXT)

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use test_support::gateway::{GatewayProcess, function};
 use test_support::in_process::opened;
-use test_support::rpc_session::{RpcSession, TurnOutcome, tool};
+use test_support::rpc_session::{CollectedTurn, RpcSession, tool};
 use test_support::scenario::{END, Steps, playing};
 use test_support::simulator::{Simulator, Transport};
 
@@ -25,12 +25,12 @@ fn looking_twice() -> Simulator {
 }
 
 /// Takes a turn, and the same turn again.
-fn twice(session: &mut RpcSession) -> TurnOutcome {
+fn twice(session: &mut RpcSession) -> CollectedTurn {
     let length = session.messages.len();
     let first = session.turn();
     session.messages.truncate(length);
     let second = session.turn();
-    let of = |outcome: &TurnOutcome| {
+    let of = |outcome: &CollectedTurn| {
         let stop = outcome.stop.clone();
         (outcome.text.clone(), outcome.calls.clone(), stop)
     };

@@ -227,7 +227,7 @@ fn a_folder_that_cannot_be_written_is_reported_and_survived() {
 }
 
 #[test]
-fn pictures_of_the_latest_message_are_sent_and_earlier_ones_explained() {
+fn images_of_the_latest_message_are_sent_and_earlier_ones_explained() {
     const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
     let steps = r#"{ exec = { requestContextArgs = {} } }, { text = "ok" }, { checkpoint = "auto" }, { usage = {} }, { end = true }"#;
     let simulator = playing(Transport::H2c, steps);
@@ -348,7 +348,7 @@ fn a_refused_turn_keeps_the_conversation() {
 
 /// A usage limit is not caused by the conversation, so its checkpoint is kept.
 #[test]
-fn a_turn_refused_for_the_account_costs_no_state() {
+fn a_turn_refused_for_the_account_keeps_the_checkpoint() {
     let refusal = r#"{ end = { code = "resource_exhausted", message = "You have reached your usage limit" } }"#;
     let one = Steps::new().text("One.").then(END).build();
     let three = Steps::new()

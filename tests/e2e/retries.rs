@@ -44,7 +44,7 @@ fn connections(recording: &Recording) -> BTreeSet<u64> {
 }
 
 #[tokio::test]
-async fn a_transport_has_ten_retries_under_new_names() {
+async fn a_transport_failure_is_retried_ten_times_with_new_request_ids() {
     let simulator = playing(
         Transport::H2c,
         &Steps::new().then(READ).reset("internal_error").build(),
@@ -238,7 +238,7 @@ async fn an_empty_text_block_is_ignored() {
 const UNUSABLE: [&str; 2] = ["1a03 ffffff", "1a00"];
 
 #[tokio::test]
-async fn a_state_that_is_none_does_not_replace_the_one_before() {
+async fn an_invalid_checkpoint_does_not_replace_the_one_before() {
     for bad in UNUSABLE {
         let first = Steps::new()
             .text("Before. ")
@@ -269,7 +269,7 @@ async fn a_state_that_is_none_does_not_replace_the_one_before() {
 }
 
 #[test]
-fn a_turn_that_ends_with_a_state_that_is_none_spoils_no_later_one() {
+fn a_turn_that_ends_with_an_invalid_checkpoint_does_not_affect_later_ones() {
     for bad in UNUSABLE {
         // Without a checkpoint the next turn is another conversation, which starts like this one.
         let steps = Steps::new()

@@ -254,7 +254,7 @@ mod turns {
     /// JavaScript can cut a string within a surrogate pair, as pi's summaries do. The session must
     /// not fail because of it.
     #[test]
-    fn half_a_letter_does_not_cost_a_session() {
+    fn half_a_surrogate_pair_does_not_break_a_session() {
         let simulator = playing(
             Transport::Http1,
             r#"{ text = "Heard." }, { usage = {} }, { end = true }"#,
@@ -327,7 +327,7 @@ mod turns {
     }
 
     #[test]
-    fn sessions_that_say_the_same_share_nothing() {
+    fn sessions_with_equal_messages_share_nothing() {
         let simulator = Simulator::start(Transport::Http1);
         let mut host = host(&simulator);
         turn(&mut host, params("t1", "s1", &[user("@hello a", 1)]));

@@ -31,7 +31,7 @@ fn give(host: &mut SidecarProcess, params: Json) -> Json {
 }
 
 #[test]
-fn speed_is_kept_by_the_session_and_for_good() {
+fn speed_is_stored_for_the_session_and_as_default() {
     let simulator = Simulator::responder(Transport::Http1);
     let (mut host, about) = host(&simulator, &[]);
     let names = |of: &str| -> Vec<String> {

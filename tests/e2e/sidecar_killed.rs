@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 use tempfile::TempDir;
 
-use test_support::rpc_session::{RpcSession, TurnOutcome};
+use test_support::rpc_session::{CollectedTurn, RpcSession};
 use test_support::scenario::{END, Steps, script};
 use test_support::wait::until;
 
@@ -207,7 +207,7 @@ fn a_command_that_had_ended_is_not_run_again_after_a_stop() {
     session.workspace = workspace.path().to_str().unwrap().into();
     session.user("go");
     let turn = session.begin();
-    let mut begun = TurnOutcome::default();
+    let mut begun = CollectedTurn::default();
     while begun.text.is_empty() {
         begun.receive(&session.host.receive());
     }

@@ -18,7 +18,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use random::RandomNumbers;
 use random_faults::{FaultRates, RandomFaults};
-use session::{CHAPTERS, EndingCounts, ROUNDS, SoakSession, story};
+use session::{CHAPTERS, ROUNDS, SoakSession, TurnEndCounts, story};
 use shared_sidecar::{Measure, SharedSidecar, Violations};
 
 use test_support::fault_proxy;
@@ -77,7 +77,7 @@ impl SoakSize {
 }
 
 #[test]
-fn soak_nothing_twice_nothing_lost_nothing_left() {
+fn soak_nothing_is_repeated_lost_or_left_running() {
     let size = SoakSize::wanted();
     let seed = std::env::var("SOAK_SEED").map_or(1, |seed| seed.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
@@ -104,7 +104,7 @@ fn soak_nothing_twice_nothing_lost_nothing_left() {
         })
         .collect();
 
-    let (done, endings) = (AtomicU64::new(0), Mutex::new(EndingCounts::new()));
+    let (done, endings) = (AtomicU64::new(0), Mutex::new(TurnEndCounts::new()));
     let begun = Instant::now();
     let mut measures: Vec<Vec<Measure>> = Vec::new();
     for phase in 0..size.phases {
@@ -197,7 +197,7 @@ fn play(
     size: &SoakSize,
     seed: u64,
     done: &AtomicU64,
-    endings: &Mutex<EndingCounts>,
+    endings: &Mutex<TurnEndCounts>,
 ) -> Vec<SoakSession> {
     let waiting: Mutex<VecDeque<SoakSession>> = Mutex::new(
         sessions
@@ -277,7 +277,7 @@ fn summary(
     begun: Instant,
     kills: u64,
     faults: &RandomFaults,
-    endings: &EndingCounts,
+    endings: &TurnEndCounts,
     measures: &[Vec<Measure>],
 ) -> String {
     let turns = done.load(Ordering::Relaxed);

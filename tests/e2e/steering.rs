@@ -5,7 +5,7 @@ use std::io::Write as _;
 use serde_json::{Value as Json, json};
 
 use test_support::in_process::{opened, user_text};
-use test_support::rpc_session::{RpcSession, TurnOutcome, tool};
+use test_support::rpc_session::{CollectedTurn, RpcSession, tool};
 use test_support::scenario::{END, Steps, calls, script, text};
 use test_support::simulator::{Recording, Simulator, Transport};
 use test_support::wait::until;
@@ -24,7 +24,7 @@ fn session(simulator: &Simulator) -> RpcSession {
 }
 
 /// Injects a message into a running turn and collects the other messages received meanwhile.
-fn inject(session: &mut RpcSession, turn: &str, text: &str, outcome: &mut TurnOutcome) {
+fn inject(session: &mut RpcSession, turn: &str, text: &str, outcome: &mut CollectedTurn) {
     let words = json!({"turnId": turn, "text": text});
     let ask = json!({"jsonrpc": "2.0", "id": "inject", "method": "turn/inject", "params": words});
     session.host.send(&ask);
@@ -43,9 +43,9 @@ fn inject(session: &mut RpcSession, turn: &str, text: &str, outcome: &mut TurnOu
 }
 
 /// Takes a turn and injects a message as soon as the turn has emitted text.
-pub fn interrupted(session: &mut RpcSession, words: &str) -> TurnOutcome {
+pub fn interrupted(session: &mut RpcSession, words: &str) -> CollectedTurn {
     let turn = session.begin();
-    let mut begun = TurnOutcome::default();
+    let mut begun = CollectedTurn::default();
     while begun.text.is_empty() {
         begun.receive(&session.host.receive());
     }
@@ -115,7 +115,7 @@ fn a_call_of_a_cancelled_run_is_not_offered() {
 
 /// The checkpoint includes everything except this message.
 #[test]
-fn a_rejected_message_is_sent_alone_to_a_state_that_has_the_rest() {
+fn a_rejected_message_is_sent_alone_to_a_checkpoint_that_has_the_rest() {
     let first = Steps::new()
         .text("Hm. ")
         .checkpoint()
@@ -139,7 +139,7 @@ fn a_rejected_message_is_sent_alone_to_a_state_that_has_the_rest() {
 
 /// The checkpoint does not include a result either, so both are sent.
 #[test]
-fn a_rejected_message_is_sent_with_a_result_the_state_lacks() {
+fn a_rejected_message_is_sent_with_a_result_the_checkpoint_lacks() {
     let first = Steps::new()
         .checkpoint()
         .then(calls("look", "{}", "", &text("it says 42")))
@@ -158,7 +158,7 @@ fn a_rejected_message_is_sent_with_a_result_the_state_lacks() {
     let outcome = session.prompt("go");
     session.result(&outcome.calls[0], json!("it says 42"));
     let turn = session.begin();
-    inject(&mut session, &turn, "hurry", &mut TurnOutcome::default());
+    inject(&mut session, &turn, "hurry", &mut CollectedTurn::default());
     let outcome = session.finish(&turn);
     assert_eq!(outcome.text, "Heard.", "{outcome:?}");
     let asked = asked(&simulator);
@@ -248,7 +248,7 @@ fn a_message_a_cancelled_turn_did_not_receive_is_sent_in_the_next() {
         let mut session = session(&simulator);
         session.user("go");
         let turn = session.begin();
-        let mut begun = TurnOutcome::default();
+        let mut begun = CollectedTurn::default();
         while begun.text.is_empty() {
             begun.receive(&session.host.receive());
         }
@@ -267,7 +267,7 @@ fn a_message_a_cancelled_turn_did_not_receive_is_sent_in_the_next() {
 
 /// The message was delivered, but no checkpoint includes it and the stream is lost.
 #[test]
-fn text_no_state_has_is_sent_to_the_next_stream() {
+fn text_in_no_checkpoint_is_sent_to_the_next_stream() {
     let breaks = [
         r#"{ checkpoint = "auto" }, { text = "Hm. " }"#,
         r#"{ text = "Hm. " }"#,
@@ -299,7 +299,7 @@ fn text_no_state_has_is_sent_to_the_next_stream() {
 /// A checkpoint after the delivery may still be older than it, unless it names the message or another
 /// one follows.
 #[test]
-fn text_a_state_has_is_not_sent_again() {
+fn text_in_a_checkpoint_is_not_sent_again() {
     let opaque = r#"{ checkpoint = { rootPromptMessagesJson = ["YQ=="] } }"#;
     for (state, sent_again) in [
         (r#"{ checkpoint = "auto" }"#, &[][..]),
@@ -389,7 +389,7 @@ fn a_queued_message_survives_a_loss_after_a_later_result() {
 
 /// The usage of both runs is added up.
 #[test]
-fn what_two_runs_of_a_turn_took_is_added_up() {
+fn usage_of_two_runs_of_a_turn_is_added() {
     let first = Steps::new()
         .text("Hm. ")
         .then(INJECTED)

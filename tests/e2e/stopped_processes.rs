@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use test_support::in_process;
 use test_support::in_process::{CancelAfter, END, InProcessSession, played, requests, simulating};
-use test_support::rpc_session::{RpcSession, TurnOutcome};
+use test_support::rpc_session::{CollectedTurn, RpcSession};
 use test_support::scenario::{Steps, script};
 use test_support::simulator::{Recording, Simulator};
 use test_support::wait::until;
@@ -42,9 +42,9 @@ fn stopped(
     session: &mut RpcSession,
     simulator: &Simulator,
     enough: impl Fn(&Recording) -> bool,
-) -> TurnOutcome {
+) -> CollectedTurn {
     let turn = session.begin();
-    let mut begun = TurnOutcome::default();
+    let mut begun = CollectedTurn::default();
     while begun.text.is_empty() {
         begun.receive(&session.host.receive());
     }
@@ -59,7 +59,7 @@ fn after_a_stop(
     turn: &str,
     simulator: &Simulator,
     enough: impl Fn(&Recording) -> bool,
-) -> TurnOutcome {
+) -> CollectedTurn {
     signal(session, Signal::STOP);
     until(|| enough(&simulator.recorded()).then_some(()));
     signal(session, Signal::CONT);
@@ -74,7 +74,7 @@ fn spoken(recording: &Recording) -> usize {
 }
 
 #[test]
-fn a_stream_that_spoke_while_we_were_stopped_is_not_silent() {
+fn a_stream_that_sent_while_we_were_stopped_is_not_silent() {
     let steps = Steps::new()
         .text("word ")
         .then(words(16, 400))
@@ -153,7 +153,7 @@ async fn slept(guest: &mut InProcessSession, sim: &Sim, seconds: u64) -> in_proc
 }
 
 #[tokio::test]
-async fn a_machine_that_slept_has_not_lost_its_stream() {
+async fn a_stream_survives_the_sleep_of_the_machine() {
     let steps = Steps::new()
         .text("Half. ")
         .then(READ)
@@ -173,7 +173,7 @@ async fn a_machine_that_slept_has_not_lost_its_stream() {
 
 /// The checkpoint is sent after the end of the turn.
 #[tokio::test]
-async fn a_machine_that_slept_has_not_lost_the_last_state() {
+async fn the_last_checkpoint_survives_the_sleep_of_the_machine() {
     let first = Steps::new()
         .text("One.")
         .usage()

@@ -119,7 +119,7 @@ fn repository() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_host_receives_nothing_that_a_terminal_obeys() {
+fn a_host_receives_no_terminal_control_sequences() {
     let simulator = hostile_server();
     let repository = repository();
     let mut session = RpcSession::new(&simulator, "s", &[("PATH", "/usr/bin:/bin")]);
@@ -216,7 +216,7 @@ fn in_terminal(arguments: &[&str], folder: &Path, env: &[(&str, &str)]) -> (Stri
 }
 
 #[test]
-fn commands_print_nothing_that_a_terminal_obeys() {
+fn commands_print_no_terminal_control_sequences() {
     let simulator = hostile_server();
     let repository = repository();
     let env = [

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use crate::effects_once::{attempts, in_any_conversation, user_messages};
 use test_support::debug_log::{logged, state};
-use test_support::rpc_session::{OfferedCall, RpcSession, TurnOutcome};
+use test_support::rpc_session::{CollectedTurn, OfferedCall, RpcSession};
 use test_support::scenario::{END, Steps, inline};
 use test_support::simulator::Simulator;
 use test_support::wait::until;
@@ -33,7 +33,7 @@ fn session(simulator: &Simulator, env: &[(&str, &str)]) -> RpcSession {
 }
 
 #[track_caller]
-fn displayed(outcome: &TurnOutcome) -> OfferedCall {
+fn displayed(outcome: &CollectedTurn) -> OfferedCall {
     assert_eq!(
         (outcome.stop.as_str(), outcome.calls.len()),
         ("toolUse", 1),
@@ -86,7 +86,7 @@ fn text_before_a_card_is_sent_after_the_user_stops_the_turn() {
     assert_eq!(outcome.text, "One. Two. ");
     returns(&mut session, &displayed(&outcome));
     let turn = session.begin();
-    let mut begun = TurnOutcome::default();
+    let mut begun = CollectedTurn::default();
     while begun.text.is_empty() {
         begun.receive(&session.host.receive());
     }
@@ -126,7 +126,7 @@ fn text_before_a_card_is_sent_when_the_host_asks_again_after_an_error() {
     let outcome = session.prompt("go");
     returns(&mut session, &displayed(&outcome));
     let turn = session.begin();
-    let mut begun = TurnOutcome::default();
+    let mut begun = CollectedTurn::default();
     while begun.text.is_empty() {
         begun.receive(&session.host.receive());
     }

@@ -251,7 +251,7 @@ fn every_kind_of_activity_is_a_card_with_a_recorded_result() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn no_card_touches_a_file_or_starts_a_process() {
+fn no_card_accesses_a_file_or_starts_a_process() {
     use test_support::folder_watch::FolderWatch;
     use test_support::processes::started;
 
@@ -404,7 +404,7 @@ fn a_follow_up_after_cards_resumes_from_the_checkpoint() {
 }
 
 #[test]
-fn cards_that_wait_together_are_shown_together_and_text_parts_them() {
+fn cards_that_wait_together_are_shown_together_and_text_separates_them() {
     let card = |id: &str| {
         Steps::new()
             .step(json!({
@@ -546,7 +546,7 @@ fn text_after_the_last_card_of_a_run_is_shown_in_the_next_turn() {
 /// The message is injected into a run that has nothing left to send: the next run resumes its
 /// checkpoint, and nothing the checkpoint includes is sent again.
 #[test]
-fn text_after_a_runs_last_state_does_not_cost_the_conversation() {
+fn text_after_a_runs_last_checkpoint_keeps_the_conversation() {
     let steps = r#"
         { update = { toolCallCompleted = { callId = "a", toolCall = { readToolCall = { args = { path = "a" }, result = { success = { content = "c" } } } } } } },
         { checkpoint = "auto" },

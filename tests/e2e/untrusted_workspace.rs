@@ -16,7 +16,7 @@ fn pipe(path: &Path) {
 }
 
 #[test]
-fn files_that_never_end_hold_no_turn_up() {
+fn endless_files_do_not_delay_a_turn() {
     let sdk = OfficialClient::new();
     let endless = sdk.home.path().join("endless");
     pipe(&endless);

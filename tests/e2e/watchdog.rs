@@ -222,7 +222,7 @@ async fn no_text_is_shown_twice() {
 /// The text shown after the checkpoint is sent again with every attempt until a checkpoint includes
 /// it, however the attempts end.
 #[tokio::test]
-async fn text_is_sent_until_a_state_includes_it() {
+async fn text_is_sent_until_a_checkpoint_includes_it() {
     let expect_text = |words: &str| {
         Steps::new()
             .expect_state("last checkpoint")
@@ -411,7 +411,7 @@ async fn a_mute_server_is_not_watched_in_a_pause() {
 
 /// Requests before the stream have an idle timeout as well.
 #[tokio::test]
-async fn an_exchange_that_hangs_is_abandoned() {
+async fn a_key_exchange_that_hangs_is_abandoned() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let backend = Backend::new(&client_options(&url)).unwrap();

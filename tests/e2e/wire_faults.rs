@@ -306,7 +306,7 @@ async fn no_server_listens() {
 }
 
 #[tokio::test]
-async fn a_slow_drip_is_put_together() {
+async fn a_message_that_arrives_byte_by_byte_is_assembled() {
     let steps = r#"{ drip = { text = "drop by drop", bytes = 1, every_ms = 1 } }, { usage = {} }, { end = true }"#;
     for transport in [Transport::H2c, Transport::Http1] {
         once(transport, steps).await.finished("drop by drop");
@@ -394,7 +394,7 @@ async fn an_unknown_request_is_thrown_closed_and_counted() {
 
 /// A fault after the end of the turn does not change its result.
 #[tokio::test]
-async fn a_break_after_the_turn_costs_nothing() {
+async fn a_connection_lost_after_the_turn_changes_nothing() {
     for fault in [
         json!({"reset": "internal_error"}),
         json!({"goaway": "enhance_your_calm"}),

@@ -207,7 +207,7 @@ export default (pi) => pi.registerTool({
 }
 
 #[test]
-fn a_sidecar_that_dies_is_started_again_but_not_for_ever() {
+fn a_crashing_sidecar_is_restarted_a_limited_number_of_times() {
     let scenario = "name = \"stall\"\n[[run]]\nsteps = [ { text = \"Hm\" }, { stall = true } ]\n";
     let pi_env = PiEnv::playing(PiVersion::V087, scenario);
     let mut pi = PiRpc::start(&pi_env);

@@ -135,7 +135,7 @@ fn large_answers_and_warnings_arrive_whole() {
 /// An error response without an id belongs to some request, so the pending turn fails instead of
 /// waiting forever.
 #[test]
-fn a_sidecar_that_understands_nothing_is_abandoned() {
+fn a_sidecar_of_another_protocol_is_abandoned() {
     let pi_env = pi_env(PiVersion::V087);
     let mut pi = plain(&pi_env);
     pi.send(&json!({"type": "prompt", "message": "garble please"}));

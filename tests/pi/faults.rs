@@ -61,7 +61,7 @@ fn stored_messages(pi_env: &PiEnv) -> Vec<(String, String)> {
 
 /// The connection is lost after text was shown; pi still shows one answer.
 #[test]
-fn a_cut_in_the_middle_of_the_text_is_not_to_be_seen() {
+fn a_cut_in_the_middle_of_the_text_is_not_visible() {
     let first = r#"{ text = "one " }, { checkpoint = "auto" }, { text = "two " }, { kv_set = { text = "read this far" } }, { cut = true }"#;
     let second = Steps::new()
         .expect_state("last checkpoint")
@@ -85,7 +85,7 @@ fn a_cut_in_the_middle_of_the_text_is_not_to_be_seen() {
 
 /// Another sidecar receives the result; the tool has run once.
 #[test]
-fn a_sidecar_killed_while_pi_runs_a_tool_costs_nothing() {
+fn a_sidecar_killed_while_pi_runs_a_tool_loses_nothing() {
     let last = Steps::new()
         .expect_state("last checkpoint")
         .text("Done.")

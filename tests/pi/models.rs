@@ -13,7 +13,7 @@ use test_support::simulator::Recording;
 use test_support::wait::until_named;
 
 crate::on_every_pi!(
-    what_a_session_chose_goes_with_its_branch,
+    choices_of_a_session_follow_its_branch,
     cursors_highest_level_can_be_reached
 );
 
@@ -309,7 +309,7 @@ fn the_users_controls_on_the_screen_and_after_a_resume() {
 
 /// Flags apply to the run, `/cursor-fast` to the session and as the default, and a fork inherits
 /// the choice of its session.
-fn what_a_session_chose_goes_with_its_branch(version: PiVersion) {
+fn choices_of_a_session_follow_its_branch(version: PiVersion) {
     let pi_env = pi_env(version, SHAPES, "");
     let more = [
         "--model",

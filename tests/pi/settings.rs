@@ -9,7 +9,7 @@ use test_support::pi_env::{ECHO, PiEnv, PiOutput, PiVersion};
 use test_support::root;
 use test_support::scenario::{Steps, value};
 
-crate::on_every_pi!(what_pis_tools_say_is_taken_for_what_it_means);
+crate::on_every_pi!(texts_of_pis_tools_become_typed_results);
 
 fn write(pi_env: &PiEnv, path: &str, text: &str) {
     let path = pi_env.home.path().join(path);
@@ -158,7 +158,7 @@ fn a_projects_commands_wait_until_pis_user_was_asked() {
 /// Native tools executed by pi's: the output of pi's `read`, `edit` and `bash` is converted to the
 /// results that Cursor expects.
 #[test]
-fn left_to_the_host_cursors_tools_are_pis() {
+fn cursors_tools_left_to_the_host_are_pis() {
     let steps = [
         r#"{ exec = { requestContextArgs = {} } }"#,
         r#"{ exec = { readArgs = { path = "$WS/a.txt", toolCallId = "a" } }, expect = { readResult = { success = { content = "one\ntwo\nthree\n", totalLines = 4 } } } }"#,
@@ -197,7 +197,7 @@ fn left_to_the_host_cursors_tools_are_pis() {
 }
 
 /// The real output of pi's `grep`, `ls` and `read`, in every version.
-fn what_pis_tools_say_is_taken_for_what_it_means(version: PiVersion) {
+fn texts_of_pis_tools_become_typed_results(version: PiVersion) {
     let steps = [
         r#"{ exec = { requestContextArgs = {} } }"#,
         r#"{ exec = { grepArgs = { pattern = "needle", path = "$WS/sub", context = 1, toolCallId = "a" } }, expect = { grepResult = { success = { workspaceResults = { "$WS" = { content = { totalMatchedLines = 1, matches = [ { file = "sub/2024-01-05-[id].md", matches = [ { lineNumber = 1, content = "hay", isContextLine = true }, { lineNumber = 2, content = "[needle]" }, { lineNumber = 3, content = "", isContextLine = true } ] } ] } } } } } } }"#,

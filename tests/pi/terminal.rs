@@ -388,12 +388,12 @@ mod current {
     use test_support::pi_env::PiVersion::{V087, V150};
 
     #[test]
-    fn nothing_that_others_say_is_obeyed_by_the_terminal() {
+    fn foreign_text_does_not_control_the_terminal() {
         super::nothing_that_others_say_is_obeyed(V087);
     }
 
     #[test]
-    fn nothing_that_others_say_is_obeyed_by_the_newest() {
+    fn foreign_text_does_not_control_the_terminal_of_the_newest_pi() {
         super::nothing_that_others_say_is_obeyed(V150);
     }
 

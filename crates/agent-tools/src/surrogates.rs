@@ -121,7 +121,7 @@ mod tests {
         }
 
         #[test]
-        fn what_can_be_read_stays_as_it_is(text in any::<String>()) {
+        fn readable_state_is_not_changed(text in any::<String>()) {
             let units: Vec<u16> = text.encode_utf16().collect();
             for letter in [plain, escaped] {
                 let json = stringify(&units, letter);

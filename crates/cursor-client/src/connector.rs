@@ -26,9 +26,9 @@ const PROBES: u32 = 3;
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type Opening<Stream> = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
+type BoxedConnect<Stream> = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
 /// A connection to the server or the tunnel of a proxy, which may itself be reached over TLS.
-type Transport = MaybeHttpsStream<TokioIo<TcpStream>>;
+type ProxiedStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 /// Opens connections on which requests can be sent.
 #[derive(Debug, Clone)]
@@ -69,9 +69,9 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<Transport>;
+    type Response = MaybeHttpsStream<ProxiedStream>;
     type Error = BoxError;
-    type Future = Opening<Self::Response>;
+    type Future = BoxedConnect<Self::Response>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.0.poll_ready(cx)
@@ -97,9 +97,9 @@ struct TransportConnector {
 }
 
 impl Service<Uri> for TransportConnector {
-    type Response = Transport;
+    type Response = ProxiedStream;
     type Error = BoxError;
-    type Future = Opening<Transport>;
+    type Future = BoxedConnect<ProxiedStream>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.tcp.poll_ready(cx).map_err(Into::into)

@@ -22,7 +22,7 @@ pub struct RpcSession {
 
 /// The result of a turn.
 #[derive(Debug, Default)]
-pub struct TurnOutcome {
+pub struct CollectedTurn {
     pub text: String,
     pub thinking: String,
     pub calls: Vec<OfferedCall>,
@@ -142,8 +142,8 @@ impl RpcSession {
     }
 
     /// Reads until the turn is answered; ignores responses to other requests.
-    pub fn finish(&mut self, id: &str) -> TurnOutcome {
-        let mut outcome = TurnOutcome::default();
+    pub fn finish(&mut self, id: &str) -> CollectedTurn {
+        let mut outcome = CollectedTurn::default();
         loop {
             let message = self.host.receive();
             if message["id"] == id {
@@ -167,24 +167,24 @@ impl RpcSession {
         outcome
     }
 
-    pub fn turn(&mut self) -> TurnOutcome {
+    pub fn turn(&mut self) -> CollectedTurn {
         let id = self.begin();
         self.finish(&id)
     }
 
     /// Takes a turn with the given parameters.
-    pub fn take(&mut self, params: Json) -> TurnOutcome {
+    pub fn take(&mut self, params: Json) -> CollectedTurn {
         let id = self.begin_with(&params);
         self.finish(&id)
     }
 
-    pub fn prompt(&mut self, text: &str) -> TurnOutcome {
+    pub fn prompt(&mut self, text: &str) -> CollectedTurn {
         self.user(text);
         self.turn()
     }
 }
 
-impl TurnOutcome {
+impl CollectedTurn {
     pub fn receive(&mut self, message: &Json) {
         if message["method"] == "log/message" {
             self.notices

@@ -164,7 +164,7 @@ async fn captured_parts_of_replies_are_variables() {
 }
 
 #[tokio::test]
-async fn attempts_play_in_order_and_must_return_the_state() {
+async fn attempts_play_in_order_and_must_return_the_checkpoint() {
     let scenario = "name = \"t\"
 [[run]]
 steps = [{ checkpoint = { turns = [\"AAE=\"] } }, { half_close = true }]

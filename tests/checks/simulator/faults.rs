@@ -179,7 +179,7 @@ async fn a_window_that_is_not_held_is_replenished() {
 }
 
 #[tokio::test]
-async fn a_stall_lasts_until_the_client_leaves() {
+async fn a_stall_lasts_until_the_client_disconnects() {
     let (sim, mut run) = after_half("{ stall = true }").await;
     run.send.send_reset(h2::Reason::CANCEL);
     let verdict = verdict(&sim).await;

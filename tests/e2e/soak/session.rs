@@ -90,7 +90,7 @@ enum Disturbance {
 }
 
 /// How turns ended, by name.
-pub type EndingCounts = BTreeMap<String, u64>;
+pub type TurnEndCounts = BTreeMap<String, u64>;
 
 /// Limit of user messages after failures in one chapter.
 const MAX_USER_MESSAGES: usize = 8;

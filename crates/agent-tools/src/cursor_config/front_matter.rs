@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_head() {
+    fn text_that_is_not_a_head_is_refused() {
         for text in [
             "",
             "# A title",

@@ -76,7 +76,7 @@ async fn answer(
     for change in &mut changes {
         change.resolve(&top);
     }
-    let mut files = FileReader {
+    let mut files = BoundedFiles {
         guard: Arc::clone(guard),
         room: MAX_CONTENTS,
     };
@@ -234,7 +234,7 @@ async fn patch_id(folder: &Path, patch: &str) -> Option<String> {
 }
 
 /// Reads files for one result, up to a size limit.
-struct FileReader {
+struct BoundedFiles {
     guard: Arc<PathGuard>,
     room: usize,
 }
@@ -251,7 +251,7 @@ enum PathContent {
     Nothing,
 }
 
-impl FileReader {
+impl BoundedFiles {
     /// Returns what is at each path; runs on a thread that may block.
     async fn look(&mut self, paths: Vec<PathBuf>) -> Result<Vec<PathContent>, ExecError> {
         let (guard, mut room) = (Arc::clone(&self.guard), self.room);
@@ -315,7 +315,7 @@ fn there(guard: &PathGuard, path: &Path, room: &mut usize) -> PathContent {
 
 /// Returns untracked files as additions.
 async fn untracked(
-    files: &mut FileReader,
+    files: &mut BoundedFiles,
     folder: &Path,
     most: i32,
 ) -> Result<Vec<Change>, ExecError> {
@@ -356,7 +356,7 @@ async fn untracked(
 
 /// Adds the complete contents of files to their changes.
 async fn contents(
-    files: &mut FileReader,
+    files: &mut BoundedFiles,
     folder: &Path,
     base: &str,
     head: Option<&str>,

@@ -6,7 +6,7 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::io_errors;
-use super::text_file::{self, FileKind, Source};
+use super::text_file::{self, FileBytes, FileKind};
 use crate::errno::Errno;
 use crate::prompts::tools;
 use crate::workspace::path_guard::{PathDenied, PathGuard};
@@ -45,7 +45,7 @@ fn attempt(
     }
     let (file, about) = cleared.open_with_metadata()?;
     let size = about.len();
-    let mut file = Source::of(file, size)?;
+    let mut file = FileBytes::of(file, size)?;
     let sample = text_file::sample(&mut file)?;
     let ending = path
         .extension()
@@ -100,7 +100,7 @@ fn window(args: &ReadArgs, lines: usize) -> Option<(usize, usize)> {
     (first < lines).then(|| (first, first.saturating_add(most).min(lines)))
 }
 
-fn whole(path: String, mut file: Source, size: u64) -> io::Result<read_result::Result> {
+fn whole(path: String, mut file: FileBytes, size: u64) -> io::Result<read_result::Result> {
     if size > MAX_DATA {
         let reason = tools::file_too_large(size, MAX_DATA);
         return Ok(invalid(path, &reason));

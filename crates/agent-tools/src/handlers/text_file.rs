@@ -8,9 +8,9 @@ use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use encoding_rs::WINDOWS_1252;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use source::Source;
+pub(crate) use file_bytes::FileBytes;
 
-mod source;
+mod file_bytes;
 
 /// The most text of one result, in UTF-16 units because the official client counts those.
 pub(crate) const MAX_UNITS: usize = 8_388_608;

@@ -9,7 +9,7 @@ use super::paths::PathResolver;
 use cursor_proto::agent::v1::*;
 
 /// The lines a tool listed.
-struct Listing<'a> {
+struct ListedLines<'a> {
     lines: Vec<&'a str>,
     /// Whether the tool stopped at a limit.
     is_cut: bool,
@@ -17,7 +17,7 @@ struct Listing<'a> {
 
 /// Returns the lines of a text without the note that the tool puts after a blank line. Names may
 /// start with a bracket, so only a bracket in that position is a note.
-fn listed<'a>(text: &'a str, nothing: &[&str]) -> Listing<'a> {
+fn listed<'a>(text: &'a str, nothing: &[&str]) -> ListedLines<'a> {
     static NOTE: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"\n\n\[([^\n]*)\]\s*$").ok());
     let note = NOTE.as_ref().and_then(|note| note.captures(text));
@@ -30,7 +30,7 @@ fn listed<'a>(text: &'a str, nothing: &[&str]) -> Listing<'a> {
     };
     let cut = note.and_then(|note| note.get(1));
     let is_cut = cut.is_some_and(|note| note.as_str().contains("limit reached"));
-    Listing { lines, is_cut }
+    ListedLines { lines, is_cut }
 }
 
 /// Converts a listing of names into a directory tree of one level.

@@ -40,7 +40,7 @@ impl Default for IdleLimits {
 
 /// What a message says about the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Activity {
+pub(super) enum ServerActivity {
     /// The server is working.
     Work,
     /// The server is alive.
@@ -50,27 +50,27 @@ pub(super) enum Activity {
 }
 
 /// Classifies a message. Token counts are work, because a model may think for long without text.
-pub(super) fn classify(message: Option<&Message>) -> Activity {
+pub(super) fn classify(message: Option<&Message>) -> ServerActivity {
     use interaction_update::Message as Update;
     let Some(message) = message else {
-        return Activity::Liveness;
+        return ServerActivity::Liveness;
     };
     let Message::InteractionUpdate(update) = message else {
-        return Activity::Work;
+        return ServerActivity::Work;
     };
     let text_activity = |text: &str| {
         if text.is_empty() {
-            Activity::Nothing
+            ServerActivity::Nothing
         } else {
-            Activity::Work
+            ServerActivity::Work
         }
     };
     match &update.message {
-        Some(Update::Heartbeat(_)) | None => Activity::Liveness,
+        Some(Update::Heartbeat(_)) | None => ServerActivity::Liveness,
         Some(Update::TextDelta(delta)) => text_activity(&delta.text),
         Some(Update::ThinkingDelta(delta)) => text_activity(&delta.text),
-        Some(Update::TokenDelta(delta)) if delta.tokens == 0 => Activity::Nothing,
-        Some(_) => Activity::Work,
+        Some(Update::TokenDelta(delta)) if delta.tokens == 0 => ServerActivity::Nothing,
+        Some(_) => ServerActivity::Work,
     }
 }
 
@@ -134,7 +134,7 @@ impl Watchdog {
 
     /// Records a message from the server.
     pub(super) fn record_message(&mut self, message: Option<&Message>, now: Instant) {
-        if classify(message) != Activity::Work {
+        if classify(message) != ServerActivity::Work {
             return;
         }
         self.worked(now);
@@ -274,27 +274,27 @@ mod tests {
         let cases = [
             (
                 update(Update::Heartbeat(HeartbeatUpdate {})),
-                Activity::Liveness,
+                ServerActivity::Liveness,
             ),
             (
                 update(Update::TokenDelta(TokenDeltaUpdate { tokens: 1 })),
-                Activity::Work,
+                ServerActivity::Work,
             ),
             (
                 update(Update::TokenDelta(TokenDeltaUpdate { tokens: 0 })),
-                Activity::Nothing,
+                ServerActivity::Nothing,
             ),
-            (update(Update::TextDelta(text("a"))), Activity::Work),
-            (update(Update::TextDelta(text(""))), Activity::Nothing),
+            (update(Update::TextDelta(text("a"))), ServerActivity::Work),
+            (update(Update::TextDelta(text(""))), ServerActivity::Nothing),
             (
                 Some(Message::KvServerMessage(KvServerMessage::default())),
-                Activity::Work,
+                ServerActivity::Work,
             ),
             (
                 Some(Message::ConversationCheckpointUpdate(Default::default())),
-                Activity::Work,
+                ServerActivity::Work,
             ),
-            (None, Activity::Liveness),
+            (None, ServerActivity::Liveness),
         ];
         for (message, wanted) in cases {
             assert_eq!(classify(message.as_ref()), wanted, "{message:?}");

@@ -65,7 +65,7 @@ impl RunCall {
         let host = self.base.authority();
         loop {
             let shared = SharedMessages::new(messages);
-            let body = MessageBody::of(&shared).boxed_unsync();
+            let body = MessageStreamBody::of(&shared).boxed_unsync();
             let mut sending = Box::pin(self.send(&permit, body));
             let response = tokio::select! {
                 response = &mut sending => response,
@@ -125,20 +125,20 @@ impl SharedMessages {
 
 /// A request body that takes the messages when it is first polled, which a connection does only
 /// after it has opened the stream.
-enum MessageBody {
+enum MessageStreamBody {
     NotPolled(SharedMessages),
     Sending(mpsc::Receiver<Bytes>),
     /// The messages were taken back before the first poll.
     Withdrawn,
 }
 
-impl MessageBody {
+impl MessageStreamBody {
     fn of(shared: &SharedMessages) -> Self {
         Self::NotPolled(shared.clone())
     }
 }
 
-impl Body for MessageBody {
+impl Body for MessageStreamBody {
     type Data = Bytes;
     type Error = Infallible;
 

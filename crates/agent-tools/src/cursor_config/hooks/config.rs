@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_guards_all_the_same() {
+    fn a_hook_that_cannot_be_asked_denies() {
         let broken = hooks(None, &HookTrust::Trusted);
         assert_eq!(broken.len(), HookEvent::ALL.len());
         let json = json!({"hooks": {"beforeReadFile": [{"command": "a"}]}});

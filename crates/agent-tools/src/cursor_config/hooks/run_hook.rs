@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_hook_says_counts() {
+    async fn the_answer_of_a_hook_decides() {
         for (command, allowed) in [
             ("cat >/dev/null; echo '{\"permission\": \"allow\"}'", true),
             ("true", true),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_no_counts_wherever_it_stands() {
+    fn a_denial_counts_wherever_it_is() {
         let decision = |stdout: &str| {
             judge(&HookExit {
                 code: Some(0),
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_prints_too_much_says_no_at_once() {
+    async fn a_hook_that_prints_too_much_denies_at_once() {
         let HookDecision::Deny(why) = decision("head -c 2000000 /dev/zero; sleep 600").await else {
             panic!("allowed");
         };
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_hook_that_hangs_says_no() {
+    async fn a_hook_that_hangs_denies() {
         let HookDecision::Deny(why) = decision("sleep 600").await else {
             panic!("allowed");
         };

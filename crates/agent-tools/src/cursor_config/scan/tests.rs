@@ -120,7 +120,7 @@ fn a_nested_file_that_appears_shows() {
 }
 
 #[test]
-fn what_lies_above_counts_as_far_as_the_repository_outermost_first() {
+fn rules_above_count_up_to_the_repository_outermost_first() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let rule = "---\nalwaysApply: true\n---\nx";

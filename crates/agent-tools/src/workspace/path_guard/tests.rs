@@ -377,7 +377,7 @@ fn credentials_are_neither_read_nor_changed() {
 
 /// The opened file decides, even if the path resolves to something else afterwards.
 #[test]
-fn what_may_be_shown_is_judged_by_what_was_opened() {
+fn what_may_be_shown_is_decided_by_the_opened_file() {
     let TestWorkspace { guard, home: _home } = scratch();
     let workspace = guard.workspace().to_owned();
     fs::write(workspace.join(".cursorignore"), "kept\n").unwrap();

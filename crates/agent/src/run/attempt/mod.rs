@@ -32,7 +32,7 @@ use super::queue;
 use super::retry::{Progress, Timing, VisibleProgress};
 use super::run_task::{Command, Injection};
 use super::stream_stats::StreamStats;
-use super::watchdog::{Activity, IdleTimeout, Watchdog, classify};
+use super::watchdog::{IdleTimeout, ServerActivity, Watchdog, classify};
 use crate::answer_log::AnswerLog;
 use crate::effect_log::{EffectLog, RequestKey};
 use agent_tools::Executor;
@@ -406,7 +406,7 @@ impl Attempt<'_> {
         self.stats.message();
         self.watchdog
             .record_message(message.message.as_ref(), self.last_inbound);
-        if classify(message.message.as_ref()) == Activity::Liveness {
+        if classify(message.message.as_ref()) == ServerActivity::Liveness {
             self.note_liveness();
         }
         use agent_server_message::Message;

@@ -7,14 +7,14 @@ use super::CHUNK;
 
 /// An opened file.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum FileBytes {
     /// The bytes of a small file.
     Memory(Cursor<Vec<u8>>),
     /// A large file, or one that grows.
     Disk(File),
 }
 
-impl Source {
+impl FileBytes {
     /// Reads a file that is not longer than one piece of text.
     pub(crate) fn of(mut file: File, size: u64) -> io::Result<Self> {
         if size >= CHUNK as u64 {
@@ -31,7 +31,7 @@ impl Source {
     }
 }
 
-impl Read for Source {
+impl Read for FileBytes {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Memory(bytes) => bytes.read(buffer),
@@ -40,7 +40,7 @@ impl Read for Source {
     }
 }
 
-impl Seek for Source {
+impl Seek for FileBytes {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match self {
             Self::Memory(bytes) => bytes.seek(to),
@@ -66,7 +66,7 @@ mod tests {
             std::fs::write(&path, &text).unwrap();
             for size in [0, 1, text.len() / 2, text.len(), 2 * text.len()] {
                 let abort = CancellationToken::new();
-                let mut file = Source::of(File::open(&path).unwrap(), size as u64).unwrap();
+                let mut file = FileBytes::of(File::open(&path).unwrap(), size as u64).unwrap();
                 assert!(text.as_bytes().starts_with(&sample(&mut file).unwrap()));
                 let scan = scan(&mut file, Encoding::Utf8, &abort).unwrap();
                 let read = lines(&mut file, &scan, 0, scan.lines, MAX_UNITS, &abort).unwrap();
