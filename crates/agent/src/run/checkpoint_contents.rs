@@ -29,8 +29,10 @@ const ANSWERED_QUESTIONS: u32 = 34;
 const USER_MESSAGE_IDS: u32 = 38;
 /// `ConversationStep.tool_call`.
 const TOOL_CALL: u32 = 2;
-/// `ToolCall.tool_call_id`; lower numbers are the kinds of tools.
+/// `ToolCall.tool_call_id`.
 const TOOL_CALL_ID: u32 = 57;
+/// `ToolCall.hook_additional_contexts`; every other message in a `ToolCall` is a kind of tool.
+const HOOK_CONTEXTS: u32 = 54;
 /// The result in the message of every kind of tool.
 const RESULT: u32 = 2;
 
@@ -140,7 +142,7 @@ fn finished_call(step: Bytes) -> Option<String> {
     for field in fields(call.value.bytes()?.clone()).filter_map(Result::ok) {
         if field.number == TOOL_CALL_ID {
             id = text(&field);
-        } else if let (true, Some(tool)) = (field.number < TOOL_CALL_ID, field.value.bytes()) {
+        } else if let (true, Some(tool)) = (field.number != HOOK_CONTEXTS, field.value.bytes()) {
             let mut parts = fields(tool.clone()).filter_map(Result::ok);
             has_result |= parts.any(|part| part.number == RESULT);
         }
@@ -162,8 +164,8 @@ mod tests {
     use super::*;
     use crate::run::blobs::MemoryBlobs;
     use cursor_proto::agent::v1::{
-        ConversationStateStructure, ConversationStep, McpToolCall, McpToolResult, ToolCall,
-        conversation_step, tool_call,
+        ConversationStateStructure, ConversationStep, HookAdditionalContext, McpToolCall,
+        McpToolResult, PiBashToolCall, PiBashToolResult, ToolCall, conversation_step, tool_call,
     };
 
     fn step(blobs: &MemoryBlobs, id: &str, has_result: bool) -> Bytes {
@@ -225,6 +227,34 @@ mod tests {
         assert_eq!(of("c3"), ResultEvidence::Missing);
         assert_eq!(of(""), ResultEvidence::Unknown);
         assert_eq!(contents.messages, ["m2", "m1"]);
+    }
+
+    #[test]
+    fn every_kind_of_tool_has_a_result_and_what_a_hook_adds_is_none() {
+        let step = |call: ToolCall| {
+            let step = ConversationStep {
+                message: Some(conversation_step::Message::ToolCall(ToolCall {
+                    tool_call_id: Some("c".into()),
+                    ..call
+                })),
+            };
+            finished_call(step.encode_to_vec().into())
+        };
+        let bash = |result| tool_call::Tool::PiBashToolCall(PiBashToolCall { args: None, result });
+        let done = ToolCall {
+            tool: Some(bash(Some(PiBashToolResult::default()))),
+            ..ToolCall::default()
+        };
+        assert_eq!(step(done).as_deref(), Some("c"));
+        let hooked = ToolCall {
+            tool: Some(bash(None)),
+            hook_additional_contexts: vec![HookAdditionalContext {
+                content: "from a hook".into(),
+                ..HookAdditionalContext::default()
+            }],
+            ..ToolCall::default()
+        };
+        assert_eq!(step(hooked), None);
     }
 
     #[test]
