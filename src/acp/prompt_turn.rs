@@ -442,7 +442,7 @@ fn send_event(context: &SessionContext, event: TurnEvent, answer: &mut TurnAnswe
         // Tools of the client are called between turns.
         TurnEvent::Request(_)
         | TurnEvent::ThinkingDone
-        | TurnEvent::Retrying(_)
+        | TurnEvent::Retrying { .. }
         | TurnEvent::Waiting(_) => {}
     }
 }
