@@ -16,9 +16,9 @@ pub(super) fn transcript(raw: Vec<ChatMessage>, tools: Vec<Tool>) -> Result<Tran
     for (index, message) in raw.into_iter().enumerate() {
         let at = format!("messages[{index}]");
         let content = content(&message.content, &format!("{at}.content"), part)?;
-        if message.function_call.is_some() || message.role == "function" {
-            let problem = "functions are no longer supported; send tool_calls and tool messages";
-            return Err(ApiError::field(&at, problem));
+        if message.function_call.is_some() {
+            let problem = "functions are no longer supported; send tool_calls instead";
+            return Err(ApiError::field(&format!("{at}.function_call"), problem));
         }
         match message.role.as_str() {
             "system" | "developer" => builder.system(system_text(content, &at)?),
@@ -150,11 +150,7 @@ mod tests {
                 json!([{"role": "user", "content": "go"},
                     {"role": "assistant", "content": null,
                      "function_call": {"name": "see", "arguments": "{}"}}]),
-                "messages[1]",
-            ),
-            (
-                json!([{"role": "function", "name": "see", "content": "42"}]),
-                "messages[0]",
+                "messages[1].function_call",
             ),
         ];
         for (raw, param) in cases {
