@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::prompt_turn::engine_session;
+use super::session_models::{SetModelRequest, SetModelResponse};
 use super::session_task::{EditorCommand, EditorSession, OpenRequest};
 use super::{AcpError, AcpState, Connection};
 use foundation::presentable;
@@ -57,6 +58,7 @@ pub(super) enum ClientMessage {
         SetSessionConfigOptionRequest,
         Responder<SetSessionConfigOptionResponse>,
     ),
+    SetModel(SetModelRequest, Responder<SetModelResponse>),
     Cancel(CancelNotification),
 }
 
@@ -194,6 +196,15 @@ impl AgentTask {
                 match self.sessions.get(&id) {
                     Some(session) => {
                         send(session, EditorCommand::SetOption(request, responder)).await
+                    }
+                    None => responder.respond_with_error(unknown_session(&id)),
+                }
+            }
+            ClientMessage::SetModel(request, responder) => {
+                let id = request.session_id.clone();
+                match self.sessions.get(&id) {
+                    Some(session) => {
+                        send(session, EditorCommand::SetModel(request, responder)).await
                     }
                     None => responder.respond_with_error(unknown_session(&id)),
                 }

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use agent_client_protocol::JsonRpcRequest;
 use agent_client_protocol::v1::schema::{
     ClientCapabilities, CreateTerminalRequest, Diff, KillTerminalRequest, ReadTextFileRequest,
-    ReleaseTerminalRequest, SessionId, SessionNotification, SessionUpdate, Terminal,
+    ReleaseTerminalRequest, SessionId, SessionNotification, SessionUpdate, Terminal, TerminalId,
     TerminalOutputRequest, ToolCall, ToolCallContent, ToolCallStatus, ToolCallUpdate,
     ToolCallUpdateFields, WaitForTerminalExitRequest, WriteTextFileRequest,
 };
@@ -25,6 +26,9 @@ use agent_tools::policy::{ExecutedBy, HostPolicy, NativeTool};
 const MAX_OUTPUT: u64 = 1024 * 1024;
 /// The largest image that is read.
 const MAX_IMAGE: u64 = 16 * 1024 * 1024;
+/// How long the output of a cancelled command is waited for.
+const LAST_OUTPUT: Duration = Duration::from_secs(2);
+const CANCELLED: &str = "The user cancelled this.";
 
 /// Returns the policy: the client executes what it offers. Reading and searching needs no
 /// permission, everything else is asked for.
@@ -111,6 +115,8 @@ pub(super) struct ClientTools<'a> {
     pub(super) session: &'a SessionId,
     pub(super) cwd: &'a Path,
     pub(super) shell: Option<&'a Path>,
+    /// Cancelled with the prompt; then nothing more is executed and no response is waited for.
+    pub(super) cancel: &'a CancellationToken,
 }
 
 impl ClientTools<'_> {
@@ -119,8 +125,10 @@ impl ClientTools<'_> {
         &self,
         call: &StoredCall,
         permissions: &mut RememberedPermissions,
-        cancel: &CancellationToken,
     ) -> CallResult {
+        if self.cancel.is_cancelled() {
+            return CallResult::failed(CANCELLED);
+        }
         let view = ToolCallView::of_call(&call.name, &call.arguments, self.cwd);
         let path = view.path.clone();
         let mut shown = new_call(&call.id, &view, ToolCallStatus::Pending);
@@ -137,16 +145,16 @@ impl ClientTools<'_> {
                 self.start(shown.clone());
                 self.permitted(NativeTool::Write, &shown, permissions, async {
                     let request = WriteTextFileRequest::new(self.session.clone(), path, content);
-                    match self.client.send_request(request).block_task().await {
+                    match self.ask(request).await {
                         Ok(_) => CallResult::done("The file was written."),
-                        Err(error) => CallResult::failed(error.message),
+                        Err(problem) => CallResult::failed(problem),
                     }
                 })
                 .await
             }
             ("bash", _) => {
                 self.start(shown.clone());
-                let run = self.run(&call.id, &call.arguments, cancel);
+                let run = self.run(&call.id, &call.arguments);
                 self.permitted(NativeTool::Shell, &shown, permissions, run)
                     .await
             }
@@ -198,8 +206,13 @@ impl ClientTools<'_> {
         permissions: &mut RememberedPermissions,
         work: impl Future<Output = CallResult>,
     ) -> CallResult {
-        let allowed = permissions.is_allowed(tool, call, self.client, self.session);
-        if !allowed.await {
+        let deciding = permissions.is_allowed(tool, call, self.client, self.session);
+        let allowed = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return CallResult::failed(CANCELLED),
+            allowed = deciding => allowed,
+        };
+        if !allowed {
             return CallResult::failed("The user declined this; ask before you try again.");
         }
         let fields = ToolCallUpdateFields::new().status(ToolCallStatus::InProgress);
@@ -207,10 +220,27 @@ impl ClientTools<'_> {
         work.await
     }
 
+    /// Sends a request to the client and returns its response, or why there is none.
+    async fn ask<R: JsonRpcRequest>(&self, request: R) -> Result<R::Response, String> {
+        if self.cancel.is_cancelled() {
+            return Err(CANCELLED.into());
+        }
+        let sent = self.client.send_request(request);
+        let cancellation = sent.cancellation_handle();
+        tokio::select! {
+            biased;
+            response = sent.block_task() => response.map_err(|error| error.message),
+            () = self.cancel.cancelled() => {
+                // It fails only if the connection has ended.
+                let _ = cancellation.cancel();
+                Err(CANCELLED.into())
+            }
+        }
+    }
+
     async fn read_text(&self, path: &Path) -> Result<String, String> {
         let request = ReadTextFileRequest::new(self.session.clone(), path.to_owned());
-        let read = self.client.send_request(request).block_task().await;
-        read.map(|read| read.content).map_err(|error| error.message)
+        self.ask(request).await.map(|read| read.content)
     }
 
     /// Reads a file through the client, which has unsaved changes. Images are read here, because
@@ -226,30 +256,53 @@ impl ClientTools<'_> {
         let mut request = ReadTextFileRequest::new(self.session.clone(), path.to_owned());
         request.line = number("offset");
         request.limit = number("limit");
-        match self.client.send_request(request).block_task().await {
+        match self.ask(request).await {
             Ok(read) => CallResult::done(read.content),
-            Err(error) => {
-                let missing = !path.exists();
+            Err(problem) => {
+                let missing = !self.cancel.is_cancelled() && !path.exists();
                 CallResult::failed(if missing {
                     format!("ENOENT: no such file: {}", path.display())
                 } else {
-                    error.message
+                    problem
                 })
             }
         }
     }
 
+    /// Starts a command. One that starts after the prompt was cancelled is ended.
+    async fn create_terminal(&self, request: CreateTerminalRequest) -> Result<TerminalId, String> {
+        if self.cancel.is_cancelled() {
+            return Err(CANCELLED.into());
+        }
+        let mut creating = Box::pin(self.client.send_request(request).block_task());
+        let created = tokio::select! {
+            biased;
+            created = &mut creating => created,
+            () = self.cancel.cancelled() => {
+                let (client, session) = (self.client.clone(), self.session.clone());
+                tokio::spawn(async move {
+                    if let Ok(created) = creating.await {
+                        end_terminal(client, session, created.terminal_id).await;
+                    }
+                });
+                return Err(CANCELLED.into());
+            }
+        };
+        let created = created.map_err(|error| error.message)?;
+        Ok(created.terminal_id)
+    }
+
     /// Runs a command in a terminal of the client.
-    async fn run(&self, id: &str, arguments: &Json, cancel: &CancellationToken) -> CallResult {
+    async fn run(&self, id: &str, arguments: &Json) -> CallResult {
         let command = arguments["command"].as_str().unwrap_or_default();
         let shell = self.shell.map_or("sh".into(), Path::to_string_lossy);
         let mut request = CreateTerminalRequest::new(self.session.clone(), shell);
         request.args = vec!["-c".into(), command.into()];
         request.cwd = Some(self.cwd.to_owned());
         request.output_byte_limit = Some(MAX_OUTPUT);
-        let terminal = match self.client.send_request(request).block_task().await {
-            Ok(created) => created.terminal_id,
-            Err(error) => return CallResult::failed(error.message),
+        let terminal = match self.create_terminal(request).await {
+            Ok(terminal) => terminal,
+            Err(problem) => return CallResult::failed(problem),
         };
         let shown = Terminal::new(terminal.clone());
         self.update(
@@ -263,18 +316,29 @@ impl ClientTools<'_> {
             exit = self.client.send_request(exit).block_task() => TerminalEnd::Exited(
                 exit.ok().and_then(|exit| exit.exit_status.exit_code),
             ),
-            () = cancel.cancelled() => TerminalEnd::Cancelled,
+            () = self.cancel.cancelled() => TerminalEnd::Cancelled,
             () = at(limit) => TerminalEnd::TimedOut,
         };
-        if ended == TerminalEnd::Cancelled || ended == TerminalEnd::TimedOut {
-            let kill = KillTerminalRequest::new(session(), terminal.clone());
-            let _ = self.client.send_request(kill).block_task().await;
-        }
-        let output = TerminalOutputRequest::new(session(), terminal.clone());
-        let output = self.client.send_request(output).block_task().await;
-        let output = output.map(|output| output.output).unwrap_or_default();
+        let reading = async {
+            if ended == TerminalEnd::Cancelled || ended == TerminalEnd::TimedOut {
+                let kill = KillTerminalRequest::new(session(), terminal.clone());
+                let _ = self.client.send_request(kill).block_task().await;
+            }
+            let output = TerminalOutputRequest::new(session(), terminal.clone());
+            let output = self.client.send_request(output).block_task().await;
+            output.map(|output| output.output).unwrap_or_default()
+        };
+        let cancelled = async {
+            self.cancel.cancelled().await;
+            tokio::time::sleep(LAST_OUTPUT).await;
+        };
+        let output = tokio::select! {
+            biased;
+            output = reading => output,
+            () = cancelled => String::new(),
+        };
         let release = ReleaseTerminalRequest::new(session(), terminal);
-        let _ = self.client.send_request(release).block_task().await;
+        self.client.send_request(release).detach();
         let output = output.trim_end_matches('\n');
         match ended {
             TerminalEnd::Exited(Some(0)) => CallResult::done(output),
@@ -291,6 +355,14 @@ impl ClientTools<'_> {
             }
         }
     }
+}
+
+/// Ends a command that the client started after its prompt was cancelled.
+async fn end_terminal(client: Connection, session: SessionId, terminal: TerminalId) {
+    let kill = KillTerminalRequest::new(session.clone(), terminal.clone());
+    let _ = client.send_request(kill).block_task().await;
+    let release = ReleaseTerminalRequest::new(session, terminal);
+    client.send_request(release).detach();
 }
 
 /// How a command of the client ended.

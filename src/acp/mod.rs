@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::agent_task::{AgentTask, ClientMessage};
 use self::history::HistoryStore;
+use self::session_models::SetModelRequest;
 use crate::backends::Backends;
 use crate::config::Config;
 use crate::file_limit;
@@ -175,6 +176,7 @@ async fn connect(messages: mpsc::Sender<ClientMessage>) -> Result<(), AcpServeEr
             request!(SetSessionConfigOptionRequest, SetOption),
             on_receive_request!(),
         )
+        .on_receive_request(request!(SetModelRequest, SetModel), on_receive_request!())
         .on_receive_notification(
             async move |notification: CancelNotification, _connection| {
                 let _ = cancelled.send(ClientMessage::Cancel(notification)).await;

@@ -26,7 +26,7 @@ use agent::catalog::{SpeedPreferences, ThinkingLevel};
 use agent::run::{Backend, Mode};
 use agent::session_manager::{AnswerSummary, SessionSelector};
 use agent::turn::{
-    Bridging, Follows, Frontend, HostRequest, HostToolMode, Keep, Questions, Stop, Surface,
+    Bridging, Cause, Follows, Frontend, HostRequest, HostToolMode, Keep, Questions, Stop, Surface,
     TurnEvent, TurnRequest, TurnResult, is_card,
 };
 use agent_tools::cursor_config::ConfigCache;
@@ -93,6 +93,7 @@ pub(super) async fn run(
     content: Vec<StoredContent>,
     cancel: CancellationToken,
 ) -> Result<StopReason, AcpError> {
+    let before = record.items.len();
     record.items.push(HistoryItem::User { content });
     let mut prompt = RunningPrompt {
         context,
@@ -103,6 +104,13 @@ pub(super) async fn run(
     };
     let ended = prompt.run(record).await;
     prompt.complete_permitted();
+    let is_refused = ended
+        .as_ref()
+        .is_err_and(|error| error.code == AcpError::invalid_params().code);
+    if is_refused && record.items.len() == before + 1 {
+        // It was not sent, and as a part of the history it would have the next prompt refused too.
+        record.items.pop();
+    }
     ended
 }
 
@@ -326,10 +334,9 @@ impl RunningPrompt<'_> {
                     session: &self.context.id,
                     cwd: &self.context.cwd,
                     shell: self.context.state.config.turn.shell.as_deref(),
+                    cancel: &self.cancel,
                 };
-                let cancel = self.cancel.clone();
-                let executing = tools.execute(&call, self.permissions, &cancel);
-                executing.await
+                tools.execute(&call, self.permissions).await
             };
             record.items.push(HistoryItem::ToolResult {
                 call_id: call.id,
@@ -435,17 +442,18 @@ fn send_event(context: &SessionContext, event: TurnEvent, answer: &mut TurnAnswe
         // Tools of the client are called between turns.
         TurnEvent::Request(_)
         | TurnEvent::ThinkingDone
-        | TurnEvent::Retrying(_)
+        | TurnEvent::Retrying { .. }
         | TurnEvent::Waiting(_) => {}
     }
 }
 
 /// Returns the error of a failed turn.
-fn failure(cause: &Option<agent::turn::Cause>, text: &str) -> AcpError {
-    if *cause == Some(agent::turn::Cause::Login) {
-        return login_needed(text);
+fn failure(cause: &Option<Cause>, text: &str) -> AcpError {
+    match cause {
+        Some(Cause::Login) => login_needed(text),
+        Some(Cause::Request) => AcpError::new(-32602, presentable(text)),
+        _ => AcpError::new(-32603, presentable(text)),
     }
-    AcpError::new(-32603, presentable(text))
 }
 
 /// Returns a file's text if it is not too large to be displayed.

@@ -2,8 +2,10 @@
 
 use agent_client_protocol::v1::schema::{
     SessionConfigKind, SessionConfigOption, SessionConfigOptionCategory, SessionConfigSelectOption,
-    SessionConfigSelectOptions, SessionMode, SessionModeState,
+    SessionConfigSelectOptions, SessionId, SessionMode, SessionModeState,
 };
+use agent_client_protocol::{JsonRpcRequest, JsonRpcResponse};
+use serde::{Deserialize, Serialize};
 
 use super::AcpState;
 use super::session_task::SessionChoices;
@@ -25,7 +27,7 @@ const AGENT: &str = "agent";
 const PLAN: &str = "plan";
 
 /// The mode of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum SessionModeChoice {
     #[default]
@@ -57,6 +59,20 @@ impl SessionModeChoice {
         SessionModeState::new(current, modes)
     }
 }
+
+/// `session/set_model`: how clients selected a model before the protocol had options. It has left the
+/// protocol, so the official crate does not know it; clients of that time still send it.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonRpcRequest)]
+#[request(method = "session/set_model", response = SetModelResponse)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SetModelRequest {
+    pub(super) session_id: SessionId,
+    pub(super) model_id: String,
+}
+
+/// The response to [`SetModelRequest`].
+#[derive(Debug, Clone, Serialize, Deserialize, JsonRpcResponse)]
+pub(super) struct SetModelResponse {}
 
 /// A model that can be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,6 +120,16 @@ pub(super) fn level(models: &[SelectableModel], choices: &SessionChoices) -> Opt
     let model = models.iter().find(|model| model.id == id)?;
     let level = ThinkingLevel::parse(choices.level.as_deref()?)?;
     model.levels.contains(&level).then_some(level)
+}
+
+/// Changes the model; the error names what is wrong.
+pub(super) fn choose_model(
+    models: &[SelectableModel],
+    choices: &mut SessionChoices,
+    id: &str,
+) -> Result<(), String> {
+    let chosen = choose(models, choices, MODEL, id);
+    chosen.map_err(|_| format!("modelId: there is no model {id:?}"))
 }
 
 /// Changes the choice that an option stands for; the error names what is wrong.

@@ -17,7 +17,9 @@ use tokio::sync::mpsc;
 use super::history::{HistoryItem, SessionRecord, StoredContent};
 use super::permissions::{RememberedPermissions, new_call};
 use super::prompt_turn::{self, PromptChoices, SessionContext};
-use super::session_models::{self, SelectableModel, SessionModeChoice};
+use super::session_models::{
+    self, SelectableModel, SessionModeChoice, SetModelRequest, SetModelResponse,
+};
 use super::tool_call_display::{ToolCallView, plan};
 use super::{AcpError, AcpState, Connection, mcp_servers, prompt_content};
 use agent_tools::cursor_config::ConfigCache;
@@ -66,6 +68,7 @@ pub(super) enum EditorCommand {
         SetSessionConfigOptionRequest,
         Responder<SetSessionConfigOptionResponse>,
     ),
+    SetModel(SetModelRequest, Responder<SetModelResponse>),
     Cancel,
 }
 
@@ -245,6 +248,7 @@ impl EditorSession {
                 }
             };
             let cancel = self.context.state.shutdown.child_token();
+            let withdrawn = responder.cancellation();
             let Self {
                 context,
                 record,
@@ -275,6 +279,9 @@ impl EditorSession {
                         biased;
                         answer = &mut prompt => break answer,
                         command = commands.recv() => command,
+                        () = withdrawn.cancelled(), if !cancel.is_cancelled() => {
+                            Some(EditorCommand::Cancel)
+                        }
                     };
                     match command {
                         Some(EditorCommand::Cancel) => cancel.cancel(),
@@ -355,6 +362,15 @@ fn choose(
                     store(choices);
                     let options = session_models::options(models, choices);
                     responder.respond(SetSessionConfigOptionResponse::new(options))
+                }
+                Err(problem) => responder.respond_with_error(invalid(problem)),
+            }
+        }
+        EditorCommand::SetModel(request, responder) => {
+            match session_models::choose_model(models, choices, &request.model_id) {
+                Ok(()) => {
+                    store(choices);
+                    responder.respond(SetModelResponse {})
                 }
                 Err(problem) => responder.respond_with_error(invalid(problem)),
             }

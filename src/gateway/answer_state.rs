@@ -9,7 +9,7 @@ use super::api_error::ApiError;
 use super::call_id;
 use agent::session_manager::AnswerSummary;
 use agent::turn::usage::{self, Tokens};
-use agent::turn::{Stop, TurnEvent, TurnResult, is_rate_limit};
+use agent::turn::{Stop, TurnEvent, TurnResult};
 
 /// When the text of an answer is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -106,15 +106,16 @@ impl<'a> AnswerState<'a> {
                 })
             }
             // Retries within seconds do not help; the client knows best how long it can wait.
-            TurnEvent::Retrying(reason)
-                if is_rate_limit(&reason) && !self.is_retried && self.is_empty() =>
-            {
+            TurnEvent::Retrying {
+                reason,
+                is_limit: true,
+            } if !self.is_retried && self.is_empty() => {
                 self.limit = Some(ApiError::rate_limit(&reason));
                 return false;
             }
             // For other front ends; logged elsewhere.
             TurnEvent::Request(_)
-            | TurnEvent::Retrying(_)
+            | TurnEvent::Retrying { .. }
             | TurnEvent::Waiting(_)
             | TurnEvent::Remark(_)
             | TurnEvent::RetryNotice(_)

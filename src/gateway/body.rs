@@ -42,17 +42,29 @@ fn field_error(error: serde_path_to_error::Error<serde_json::Error>) -> ApiError
     match (missing, path.as_str()) {
         (Some(field), ".") => ApiError::field(field, "it is missing"),
         (Some(field), path) => ApiError::field(&format!("{path}.{field}"), "it is missing"),
-        (None, ".") => ApiError::field("", &without_type_name(text)),
-        (None, path) => ApiError::field(path, &without_type_name(text)),
+        (None, ".") => ApiError::field("", &in_terms_of_json(text)),
+        (None, path) => ApiError::field(path, &in_terms_of_json(text)),
     }
 }
 
-/// Replaces the name of a Rust type in an error, because it means nothing to a client.
-fn without_type_name(text: &str) -> String {
-    match text.split_once("expected struct ") {
+/// The words of Rust's types, and JSON's for the same.
+const JSON_TERMS: [(&str, &str); 6] = [
+    ("expected u64", "expected a whole number of 0 or more"),
+    ("expected a sequence", "expected a list"),
+    ("expected a map", "expected an object"),
+    ("invalid type: sequence", "invalid type: list"),
+    ("invalid type: map", "invalid type: object"),
+    ("invalid type: floating point ", "invalid type: number "),
+];
+
+/// Replaces the names of Rust's types in an error, because they mean nothing to a client.
+fn in_terms_of_json(text: &str) -> String {
+    let text = match text.split_once("expected struct ") {
         Some((found, _)) => format!("{found}expected an object"),
         None => text.to_owned(),
-    }
+    };
+    let terms = JSON_TERMS.iter();
+    terms.fold(text, |text, (rust, json)| text.replace(rust, json))
 }
 
 /// Parses a list of messages, and stops at the first one over the limit before the rest takes
@@ -102,6 +114,8 @@ mod tests {
     #[expect(dead_code, reason = "only its errors are tested")]
     struct Inner {
         name: String,
+        count: Option<u64>,
+        list: Option<Vec<String>>,
     }
 
     #[test]
@@ -121,6 +135,16 @@ mod tests {
             );
             assert!(!message.contains("struct"), "{message}");
         }
+        let message = |inner: &str| {
+            let body = format!(r#"{{"inner": {{"name": "a", {inner}}}}}"#);
+            let error = parse::<Outer>(body.as_bytes()).unwrap_err();
+            error.message().to_owned()
+        };
+        let number =
+            "inner.count: invalid value: integer `-1`, expected a whole number of 0 or more";
+        assert_eq!(message(r#""count": -1"#), number);
+        let list = "inner.list: invalid type: object, expected a list";
+        assert_eq!(message(r#""list": {}"#), list);
         let error = parse::<Outer>(br#"{"inner": {}}"#).unwrap_err();
         assert_eq!(error.param(), Some("inner.name"));
         for text in ["{", "", "{} {}"] {

@@ -37,6 +37,9 @@ use foundation::{Digest, prefix};
 /// The header of responses that names the model which answers.
 const MODEL: HeaderName = HeaderName::from_static("x-cursor-model");
 
+/// The longest name of a model. A longer one would take long to compare with the models there are.
+const MAX_MODEL: usize = 256;
+
 /// A turn that runs. Dropping it cancels the turn, because then the client has disconnected.
 pub(super) struct StartedTurn {
     pub(super) updates: mpsc::Receiver<TurnUpdate>,
@@ -88,6 +91,10 @@ pub(super) async fn start(
     state: &Arc<GatewayState>,
     turn: ClientTurn,
 ) -> Result<StartedTurn, ApiError> {
+    if turn.model.len() > MAX_MODEL {
+        let problem = format!("expected at most {MAX_MODEL} bytes");
+        return Err(ApiError::field("model", &problem));
+    }
     let permit = Arc::clone(&state.turn_permits).try_acquire_owned();
     let permit = permit.map_err(|_| HttpError::Busy)?;
     let arrived = Instant::now();

@@ -40,7 +40,7 @@ pub(super) async fn send_events(
                 requests.push(request);
                 continue;
             }
-            TurnEvent::Retrying(reason) => HostEvent::Retrying {
+            TurnEvent::Retrying { reason, .. } => HostEvent::Retrying {
                 reason: presentable(&reason),
             },
             TurnEvent::ToolCall {

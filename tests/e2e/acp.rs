@@ -254,6 +254,94 @@ fn a_cancelled_prompt_says_so_and_the_session_continues() {
     editor.close();
 }
 
+/// What is wrong with it would make each later prompt fail too.
+#[test]
+fn a_refused_prompt_is_no_part_of_the_session() {
+    let simulator = runs(&[say("Hi.")]);
+    let home = home();
+    let mut editor = AcpEditor::start(&simulator, home.path(), &[]);
+    let session = editor.open(json!({}));
+    let damaged = json!({"type": "image", "data": "!", "mimeType": "image/png"});
+    for part in [damaged, json!({"type": "text", "text": ""})] {
+        let params = json!({"sessionId": session, "prompt": [part]});
+        let refused = editor.call("session/prompt", params).unwrap_err();
+        assert_eq!(refused["code"], -32602, "{refused}");
+    }
+    assert_eq!(editor.prompt(&session, "hi").unwrap(), "end_turn");
+    editor.close();
+    let recording = simulator.recorded();
+    let request = &recording.client("runRequest")[0]["runRequest"];
+    let message = &request["action"]["userMessageAction"]["userMessage"];
+    assert_eq!(message["text"], "hi");
+    assert_eq!(message["selectedContext"]["selectedImages"], Json::Null);
+}
+
+/// An editor that is busy, or asks its user itself, does not keep a cancelled prompt open, and
+/// nothing is executed after it.
+#[test]
+fn a_cancelled_prompt_does_not_wait_for_the_editor() {
+    let read = r#"{ exec = { readArgs = { path = "a.txt", toolCallId = "a" } } }"#;
+    let write =
+        r#"{ exec = { writeArgs = { path = "b.txt", fileText = "b", toolCallId = "b" } } }"#;
+    let shell = r#"{ exec = { shellArgs = { command = "echo", toolCallId = "c", timeout = 600000, parsingResult = {} } } }"#;
+    let created = json!({"terminalId": "t"});
+    let cases = [
+        ("fs/read_text_file", read, json!({"content": "late"})),
+        ("fs/write_text_file", write, json!({})),
+        (
+            "session/request_permission",
+            write,
+            json!({"outcome": {"outcome": "cancelled"}}),
+        ),
+        ("terminal/create", shell, created),
+        ("terminal/wait_for_exit", shell, json!({"exitCode": 0})),
+    ];
+    for (method, step, late) in cases {
+        let simulator = test_support::scenario::script(&[
+            &format!("{CONTEXT}, {step}, {write}, {{ stall = true }}"),
+            &format!("{}, {}", say("Next."), test_support::scenario::END),
+        ]);
+        let home = home();
+        let mut editor = AcpEditor::start(&simulator, home.path(), &[]);
+        editor.withholds = method;
+        editor.answer = |method, _| match method {
+            "terminal/create" => json!({"terminalId": "t"}),
+            "terminal/output" => json!({"output": "", "truncated": false}),
+            "fs/read_text_file" => json!({"content": "before"}),
+            _ => json!({}),
+        };
+        let session = editor.open(json!({"terminal": true,
+            "fs": {"readTextFile": true, "writeTextFile": true}}));
+        let prompt = json!([{"type": "text", "text": "go"}]);
+        let id = editor.begin(
+            "session/prompt",
+            json!({"sessionId": session, "prompt": prompt}),
+        );
+        editor.wait_for_withheld();
+        let writes = editor.count("fs/write_text_file");
+        if method == "fs/read_text_file" {
+            // As a client does that withdraws the request itself.
+            editor.notify("$/cancel_request", json!({"requestId": id}));
+        } else {
+            editor.notify("session/cancel", json!({"sessionId": session}));
+        }
+        let ended = editor.finish(id).unwrap();
+        assert_eq!(ended["stopReason"], "cancelled", "{method}");
+        assert_eq!(editor.count("fs/write_text_file"), writes, "{method}");
+        editor.answer_withheld(&late);
+        editor.withholds = "";
+        assert_eq!(
+            editor.prompt(&session, "again").unwrap(),
+            "end_turn",
+            "{method}"
+        );
+        if method.starts_with("terminal/") {
+            assert_eq!(editor.count("terminal/kill"), 1, "{method}");
+        }
+        editor.close();
+    }
+}
+
 #[test]
 fn a_session_is_loaded_by_another_process_and_continues_its_conversation() {
     let simulator = runs(&[format!("{CONTEXT}, {}", say("One.")), say("Two.")]);
@@ -343,6 +431,16 @@ fn models_and_errors_are_reported() {
         let refused = set(id, value).unwrap_err();
         assert_eq!(refused["code"], -32602, "{id} {value}: {refused}");
     }
+    // As clients did before there were options.
+    let mut set_model = |session: &str, id: &str| {
+        let params = json!({"sessionId": session, "modelId": id});
+        editor.call("session/set_model", params)
+    };
+    for (session, id) in [(session.as_str(), "gpt-0"), ("x", "gpt-5.1")] {
+        assert_eq!(set_model(session, id).unwrap_err()["code"], -32602);
+    }
+    assert_eq!(set_model(&session, "composer-2").unwrap(), json!({}));
+    assert_eq!(set_model(&session, "gpt-5.1").unwrap(), json!({}));
     let unknown = json!({"sessionId": "x", "prompt": []});
     let refused = editor.call("session/prompt", unknown).unwrap_err();
     assert_eq!(refused["code"], -32602);

@@ -270,6 +270,12 @@ async fn limits_and_regions_have_their_own_status() {
             "retry-after",
         ),
         (
+            end("resource_exhausted", "Whatever this means"),
+            429,
+            "rate_limit_exceeded",
+            "retry-after",
+        ),
+        (
             end("resource_exhausted", "Not available in your region"),
             403,
             "unsupported_region",
@@ -298,6 +304,9 @@ async fn limits_and_regions_have_their_own_status() {
             "{reply:?}"
         );
         assert!(reply.headers.contains_key(header), "{header}: {reply:?}");
+        let is_retried = code == "overloaded";
+        let runs = simulator.recording().await.runs();
+        assert_eq!(runs > 1, is_retried, "{code}: {runs} runs");
     }
 }
 

@@ -31,6 +31,10 @@ pub struct AcpEditor {
     pub choose: Vec<&'static str>,
     /// Answers requests other than permission requests.
     pub answer: fn(&str, &Json) -> Json,
+    /// Requests of this method are not answered.
+    pub withholds: &'static str,
+    /// The ids of the requests that were not answered.
+    withheld: Vec<Json>,
 }
 
 impl AcpEditor {
@@ -74,6 +78,8 @@ impl AcpEditor {
             requests: Vec::new(),
             choose: Vec::new(),
             answer: |method, _| panic!("unexpected request {method}"),
+            withholds: "",
+            withheld: Vec::new(),
         }
     }
 
@@ -145,6 +151,20 @@ impl AcpEditor {
         }
     }
 
+    /// Waits until the agent has sent a request that is not answered.
+    pub fn wait_for_withheld(&mut self) {
+        while self.withheld.is_empty() {
+            self.receive();
+        }
+    }
+
+    /// Answers the requests that were not answered.
+    pub fn answer_withheld(&mut self, result: &Json) {
+        for id in std::mem::take(&mut self.withheld) {
+            self.send(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+        }
+    }
+
     /// Receives one message, records it and answers it if it is a request.
     fn receive(&mut self) -> Json {
         let message = self
@@ -163,6 +183,10 @@ impl AcpEditor {
             return message;
         }
         self.requests.push((method.to_owned(), params.clone()));
+        if method == self.withholds {
+            self.withheld.push(message["id"].clone());
+            return message;
+        }
         let result = if method == "session/request_permission" {
             let kind = if self.choose.is_empty() {
                 "allow_once"

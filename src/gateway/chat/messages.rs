@@ -16,6 +16,10 @@ pub(super) fn transcript(raw: Vec<ChatMessage>, tools: Vec<Tool>) -> Result<Tran
     for (index, message) in raw.into_iter().enumerate() {
         let at = format!("messages[{index}]");
         let content = content(&message.content, &format!("{at}.content"), part)?;
+        if message.function_call.is_some() {
+            let problem = "functions are no longer supported; send tool_calls instead";
+            return Err(ApiError::field(&format!("{at}.function_call"), problem));
+        }
         match message.role.as_str() {
             "system" | "developer" => builder.system(system_text(content, &at)?),
             "user" => builder.user(content),
@@ -141,6 +145,12 @@ mod tests {
             (
                 json!([{"role": "tool", "content": "x"}]),
                 "messages[0].tool_call_id",
+            ),
+            (
+                json!([{"role": "user", "content": "go"},
+                    {"role": "assistant", "content": null,
+                     "function_call": {"name": "see", "arguments": "{}"}}]),
+                "messages[1].function_call",
             ),
         ];
         for (raw, param) in cases {

@@ -72,6 +72,8 @@ pub(super) struct ChatMessage {
     pub(super) content: Json,
     pub(super) tool_calls: Option<Vec<RawCall>>,
     pub(super) tool_call_id: Option<String>,
+    /// The call of a legacy function.
+    pub(super) function_call: Option<Json>,
 }
 
 /// A tool call of the model.

@@ -45,7 +45,7 @@ struct ResponsesBody {
     previous_response_id: Option<String>,
     conversation: Option<Json>,
     prompt_cache_key: Option<String>,
-    metadata: Option<Json>,
+    metadata: Option<serde_json::Map<String, Json>>,
 }
 
 #[derive(Deserialize)]
@@ -125,7 +125,7 @@ impl ResponsesRequest {
             is_stored: raw.store != Some(false),
             is_parallel: raw.parallel_tool_calls != Some(false),
             max_output_tokens: raw.max_output_tokens,
-            metadata: raw.metadata.unwrap_or(Json::Null),
+            metadata: raw.metadata.map_or(Json::Null, Json::Object),
         };
         let turn = ClientTurn {
             model: raw.model,

@@ -23,8 +23,9 @@ pub(super) struct ResponsesTool {
     tools: Option<Vec<ResponsesTool>>,
 }
 
-/// Tools that OpenAI executes, or that only its models know. They are not offered.
-const HOSTED: [&str; 14] = [
+/// Tools that OpenAI executes, or that only its models know. They are not offered. Of some there are
+/// versions with a date at the end.
+const HOSTED: [&str; 13] = [
     "apply_patch",
     "code_interpreter",
     "computer",
@@ -37,7 +38,6 @@ const HOSTED: [&str; 14] = [
     "shell",
     "tool_search",
     "web_search",
-    "web_search_2025_08_26",
     "web_search_preview",
 ];
 
@@ -84,7 +84,7 @@ impl ToolNames {
         let is_custom = match raw.kind.as_str() {
             "function" => false,
             "custom" => true,
-            kind if HOSTED.contains(&kind) => {
+            kind if HOSTED.contains(&without_date(kind)) => {
                 tracing::debug!(kind, "gateway.tool_not_offered");
                 return Ok(());
             }
@@ -125,6 +125,16 @@ impl ToolNames {
             name: offered.to_owned(),
             is_custom: false,
         })
+    }
+}
+
+/// Removes a date at the end of a type: `_2025_08_26`.
+fn without_date(kind: &str) -> &str {
+    let name = kind.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_');
+    if kind.len() == name.len() + "_2025_08_26".len() {
+        name
+    } else {
+        kind
     }
 }
 
@@ -182,6 +192,7 @@ mod tests {
             {"type": "namespace", "name": "mcp__docs", "description": "d", "tools": [
                 {"type": "function", "name": "find"}]},
             {"type": "web_search"},
+            {"type": "web_search_preview_2025_03_11"},
         ]))
         .unwrap();
         let offered: Vec<&str> = names.tools.iter().map(|tool| tool.name.as_str()).collect();

@@ -375,7 +375,7 @@ impl TurnReport {
                     }
                 });
             }
-            TurnEvent::Retrying(_) => {
+            TurnEvent::Retrying { .. } => {
                 self.board.rows().retries += 1;
                 return self.board.change(self.id, |row, now| {
                     row.retries += 1;
@@ -479,6 +479,13 @@ mod tests {
         }
     }
 
+    fn again() -> TurnEvent {
+        TurnEvent::Retrying {
+            reason: "again".into(),
+            is_limit: false,
+        }
+    }
+
     fn stages(board: &TurnBoard) -> Vec<TurnStage> {
         let turns = board.snapshot().turns;
         turns.iter().map(|turn| turn.stage).collect()
@@ -501,7 +508,7 @@ mod tests {
         assert_eq!(stages(&board), [Answered, Client, Cancelled]);
         let third = board.begin(&origin("a"));
         assert_eq!(stages(&board), [Answered, Continued, Cancelled, Cursor]);
-        third.event(&TurnEvent::Retrying("again".into()), false);
+        third.event(&again(), false);
         let snapshot = board.snapshot();
         assert_eq!((snapshot.retries, snapshot.total_turns), (1, 4));
         let name = snapshot.sessions[0].name.clone().unwrap();
@@ -529,7 +536,7 @@ mod tests {
             board.begin(&origin(&n.to_string()));
             for _ in 0..10 {
                 live.event(&TurnEvent::Text("a".into()), false);
-                live.event(&TurnEvent::Retrying("again".into()), false);
+                live.event(&again(), false);
             }
         }
         let snapshot = board.snapshot();

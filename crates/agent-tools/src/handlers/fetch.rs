@@ -41,6 +41,19 @@ pub enum FetchFailure {
     Cancelled,
 }
 
+impl FetchFailure {
+    /// Returns the failure of a request to a host; for a redirect, its first one.
+    fn of(error: reqwest::Error, host: String) -> Self {
+        let first: &(dyn std::error::Error + 'static) = &error;
+        let mut causes = std::iter::successors(Some(first), |error| error.source());
+        if causes.any(|cause| cause.is::<NoPublicAddress>()) {
+            Self::Private(host)
+        } else {
+            Self::Http(error)
+        }
+    }
+}
+
 /// What a server returned, up to a size.
 #[derive(Debug)]
 pub struct Download {
@@ -121,7 +134,9 @@ pub async fn download(
             }));
     }
     let client = builder.build().map_err(FetchFailure::Http)?;
-    let mut answer = client.get(url).send().await.map_err(FetchFailure::Http)?;
+    let host = url.host_str().unwrap_or_default().to_owned();
+    let sent = client.get(url).send().await;
+    let mut answer = sent.map_err(|error| FetchFailure::of(error, host))?;
     let status = answer.status().as_u16();
     let content_type = answer
         .headers()
@@ -205,6 +220,11 @@ fn nat64(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)))
 }
 
+/// The error for a name that stands for private addresses only.
+#[derive(Debug, thiserror::Error)]
+#[error("the name has no public address")]
+struct NoPublicAddress;
+
 /// Resolves names to public addresses only.
 #[derive(Debug)]
 struct PublicOnly;
@@ -216,8 +236,7 @@ impl Resolve for PublicOnly {
             let public: Vec<SocketAddr> =
                 found.filter(|address| !is_private(address.ip())).collect();
             if public.is_empty() {
-                let error = std::io::Error::other("the name has no public address");
-                return Err(error.into());
+                return Err(NoPublicAddress.into());
             }
             let addresses: Addrs = Box::new(public.into_iter());
             Ok(addresses)
@@ -281,6 +300,12 @@ mod tests {
     async fn names_of_this_machine_do_not_resolve() {
         let name: Name = "localhost".parse().unwrap();
         assert!(PublicOnly.resolve(name).await.is_err());
+        // As a request to any name does that stands for a private address.
+        let client = reqwest::Client::builder().dns_resolver(Arc::new(PublicOnly));
+        let client = client.no_proxy().build().unwrap();
+        let error = client.get("http://localhost:9/").send().await.unwrap_err();
+        let failure = FetchFailure::of(error, "localhost".into());
+        assert!(matches!(failure, FetchFailure::Private(_)), "{failure:?}");
     }
 
     /// The address of a page may hold a secret that is for its own server.

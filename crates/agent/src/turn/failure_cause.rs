@@ -1,5 +1,6 @@
 //! Why a turn failed, for hosts that need more than the error text.
 
+use super::TurnEvent;
 use super::error_text::{ContinuationLost, wording};
 use cursor_client::failure::{Failure, Retry};
 
@@ -36,15 +37,29 @@ pub enum Cause {
     Internal,
 }
 
-/// Returns whether the text of a server error is a limit without an explanation. By the text,
-/// because the exchange of the key reports the same in another class.
-pub fn is_rate_limit(text: &str) -> bool {
+/// Returns whether a failure is a limit without an explanation.
+fn is_rate_limit(failure: &Failure) -> bool {
     const ENDS: [&str; 3] = [
         "[resource_exhausted]",
         "[resource_exhausted] Error",
         "(HTTP 429)",
     ];
-    ENDS.iter().any(|end| text.ends_with(end))
+    let text = failure.to_string();
+    match failure {
+        Failure::Server(text) if text.starts_with("[resource_exhausted]") => true,
+        // By the text, because the exchange of the key reports the same in another class.
+        _ => ENDS.iter().any(|end| text.ends_with(end)),
+    }
+}
+
+impl TurnEvent {
+    /// Returns the event for a failure that is retried.
+    pub(super) fn retrying(failure: &Failure) -> Self {
+        Self::Retrying {
+            reason: failure.to_string(),
+            is_limit: is_rate_limit(failure),
+        }
+    }
 }
 
 impl Cause {
@@ -56,11 +71,7 @@ impl Cause {
             Failure::Model(_) => Self::Model,
             Failure::Capacity(_) => Self::Capacity,
             Failure::Region(_) => Self::Region,
-            Failure::Server(text)
-                if is_rate_limit(text) || text.starts_with("[resource_exhausted]") =>
-            {
-                Self::RateLimit
-            }
+            Failure::Server(_) if is_rate_limit(failure) => Self::RateLimit,
             Failure::TooLarge(_) | Failure::Persistent(_) | Failure::StateLost(_) => Self::Upstream,
             // By the text of the error, because an overflow arrives in many classes.
             _ if wording(failure).starts_with("context_length_exceeded") => Self::Overflow,

@@ -431,7 +431,7 @@ impl LiveRun {
                 Some(RunEvent::ThinkingDone) => TurnEvent::ThinkingDone,
                 Some(RunEvent::Retrying(attempt)) => {
                     self.reinject().await;
-                    TurnEvent::Retrying(attempt.failure.to_string())
+                    TurnEvent::retrying(&attempt.failure)
                 }
                 Some(RunEvent::Checkpoint(saved)) => {
                     progress.since_checkpoint.clone_from(&saved.unacknowledged);

@@ -124,8 +124,13 @@ pub enum TurnEvent {
     },
     /// Something that the host answers during the turn.
     Request(HostRequest),
-    /// The connection failed and is retried; the text is the reason.
-    Retrying(String),
+    /// The connection failed and is retried.
+    Retrying {
+        /// Why.
+        reason: String,
+        /// Whether Cursor refuses more requests for now, without saying which limit was reached.
+        is_limit: bool,
+    },
     /// What the turn waits for, as one line. It replaces the last one.
     Waiting(String),
     /// A warning that Cursor cannot be reached, for hosts that do not display what a turn waits for.
@@ -143,7 +148,7 @@ impl Weighed for TurnEvent {
         let content = match self {
             Self::Text(text)
             | Self::Thinking(text)
-            | Self::Retrying(text)
+            | Self::Retrying { reason: text, .. }
             | Self::Waiting(text)
             | Self::RetryNotice(text)
             | Self::Remark(text)

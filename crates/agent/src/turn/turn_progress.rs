@@ -113,7 +113,7 @@ impl TurnProgress {
     /// Returns the notice for the second retry of the turn: the first is usually over soon, and
     /// more notices would say the same.
     fn notice(&mut self, event: &TurnEvent) -> Option<String> {
-        let TurnEvent::Retrying(reason) = event else {
+        let TurnEvent::Retrying { reason, .. } = event else {
             return None;
         };
         self.retries += 1;
@@ -143,7 +143,7 @@ pub(super) async fn send_event(event: TurnEvent, request: &OpenTurn, progress: &
         }
         TurnEvent::ThinkingDone
         | TurnEvent::Request(_)
-        | TurnEvent::Retrying(_)
+        | TurnEvent::Retrying { .. }
         | TurnEvent::Waiting(_)
         | TurnEvent::Remark(_)
         | TurnEvent::RetryNotice(_)

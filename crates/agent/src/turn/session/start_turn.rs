@@ -292,8 +292,7 @@ impl SessionTask {
         progress.recoveries += 1;
         (progress.spent, progress.rest) = (ended.spent, ended.rest);
         if let Outcome::Failed(failure) = &ended.outcome {
-            let event = TurnEvent::Retrying(failure.to_string());
-            request.send(event).await;
+            request.send(TurnEvent::retrying(failure)).await;
         }
         // The prompt was counted when it was first sent.
         let counted = progress.seen.input;
