@@ -70,14 +70,17 @@ fmt: $(SHIM)
 
 # Side by side with the official client, pi and LiteLLM, in one run. Prints one table, and makes
 # docs/benchmarks.md and its chart of it. A bench that fails is named; the others are reported.
+# BENCH_QUICK=1 measures the debug build, and so little that it only shows that every row is measured;
+# its page is in target/bench. CI_MINUTES is what a clean clone took before: the one figure from elsewhere.
 bench: $(NODE) $(PI_087) $(LITELLM)
 	@rm -f $(FIGURES)
 	@for bench in $(BENCHES); do \
 	  echo "== $$bench"; \
-	  BENCH_REPORT=$(CURDIR)/$(FIGURES) $(CARGO) bench --quiet --bench $$bench || \
+	  BENCH_REPORT=$(CURDIR)/$(FIGURES) $(CARGO) bench --quiet $(if $(BENCH_QUICK),--profile dev) --bench $$bench || \
 	    echo "make bench: $$bench failed"; \
 	done
-	$(CARGO) xtask report-benches $(FIGURES) \
+	$(CARGO) xtask report-benches $(FIGURES) $(if $(BENCH_QUICK),--out target/bench) \
+	  $(if $(CI_MINUTES),--ci-minutes $(CI_MINUTES)) \
 	  --machine "$$(uname -sm), $$(getconf _NPROCESSORS_ONLN) processors, $$(date +%F)"
 
 # Beside the gateway. Left out where it cannot be installed.
