@@ -24,7 +24,7 @@ FIGURES := target/bench.jsonl
 LITELLM := target/litellm/.installed
 FUZZ_TARGETS := envelope message frames journal planner scenario
 
-.PHONY: demo program test clients bench lint lint-rust lint-shim fmt faults soak fuzz record schema counts docs audit release-dry-run platforms
+.PHONY: demo program test packages compiled-tests clients bench lint lint-rust lint-shim fmt faults soak fuzz record schema counts docs audit release-dry-run platforms
 
 # Real pi: with Cursor if CURSOR_API_KEY is set, else a tour with the simulator. Packages arrive
 # while the compiler works.
@@ -35,17 +35,19 @@ demo:
 program:
 	$(CARGO) build
 
-test: lint $(NODE) $(PI) $(INSPECTOR) $(CLIENTS) $(OPENCODE) $(BROWSER) $(ACP)
+test: lint packages
+	./.ci/rust-tests
+
+# What the tests need, apart from the compiler.
+packages: $(NODE) $(PI) $(INSPECTOR) $(CLIENTS) $(OPENCODE) $(BROWSER) $(ACP)
 	@command -v tmux >/dev/null || ./.ci/install tmux # to look at pi's screen
 	@command -v chromium >/dev/null || ./.ci/install chromium # the gateway's status page
 	@[ "$$(uname)" != Linux ] || command -v valgrind >/dev/null || ./.ci/install valgrind # counts instructions
 	@command -v lua5.4 >/dev/null || ./.ci/install lua5.4 # examples/host.lua
 	@lua5.4 -e 'require("cjson")' 2>/dev/null || ./.ci/install lua-cjson
-	./.ci/rust-tests
 
-# Python packages; those that cannot be installed here are left out.
-venv = test -d $(AGENTS)/$1 || (python3 -m venv $(AGENTS)/$1 && \
-  $(AGENTS)/$1/bin/pip install --quiet --requirement $(AGENTS)/$2) || echo "make clients: no $2"
+compiled-tests:
+	./.ci/rust-tests compile
 
 # Coding agents against the gateway and the simulator: each executes its own tools, in one run.
 clients: $(NODE) $(CLIENTS) $(OPENCODE) $(AGENTS)/node_modules/.installed
@@ -70,14 +72,17 @@ fmt: $(SHIM)
 
 # Side by side with the official client, pi and LiteLLM, in one run. Prints one table, and makes
 # docs/benchmarks.md and its chart of it. A bench that fails is named; the others are reported.
+# BENCH_QUICK=1 measures the debug build, and so little that it only shows that every row is measured;
+# its page is in target/bench. CI_MINUTES is what a clean clone took before: the one figure from elsewhere.
 bench: $(NODE) $(PI_087) $(LITELLM)
 	@rm -f $(FIGURES)
 	@for bench in $(BENCHES); do \
 	  echo "== $$bench"; \
-	  BENCH_REPORT=$(CURDIR)/$(FIGURES) $(CARGO) bench --quiet --bench $$bench || \
+	  BENCH_REPORT=$(CURDIR)/$(FIGURES) $(CARGO) bench --quiet $(if $(BENCH_QUICK),--profile dev) --bench $$bench || \
 	    echo "make bench: $$bench failed"; \
 	done
-	$(CARGO) xtask report-benches $(FIGURES) \
+	$(CARGO) xtask report-benches $(FIGURES) $(if $(BENCH_QUICK),--out target/bench) \
+	  $(if $(CI_MINUTES),--ci-minutes $(CI_MINUTES)) \
 	  --machine "$$(uname -sm), $$(getconf _NPROCESSORS_ONLN) processors, $$(date +%F)"
 
 # Beside the gateway. Left out where it cannot be installed.

@@ -22,10 +22,9 @@ use cursor_sim::{Http2, Options, ScenarioSource, Sim};
 use serde_json::{Value as Json, json};
 
 use host::BenchHost;
-use report::Samples;
+use report::{Samples, sized};
 
 const ROUNDS: usize = 20;
-const CONVERSATIONS: usize = 15;
 const PEER_CALL_MS: f64 = 206.0;
 const PEER_ROUNDS_MS: f64 = 4_000.0;
 
@@ -42,7 +41,7 @@ fn main() {
     let (_sim, relay) = runtime.block_on(simulator(Arc::clone(&passed)));
     let mut host = BenchHost::start(relay);
     let (mut to_host, mut to_wire, mut whole) = (Vec::new(), Vec::new(), Vec::new());
-    for conversation in 0..CONVERSATIONS {
+    for conversation in 0..sized(15, 3) {
         let times = converse(&mut host, conversation, &passed);
         // Skip the first one, because it opens connections and fetches a token.
         if conversation > 0 {
@@ -78,10 +77,18 @@ fn main() {
 }
 
 async fn simulator(passed: Arc<BenchTotals>) -> (Sim, SocketAddr) {
-    let call = r#"{ exec = { mcpArgs = { name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "c", args = { q = "it" } } }, expect = { mcpResult = { success = {} } } }, "#;
+    // As Cursor does, each call is announced before it is requested.
+    let call = |round| {
+        let args = format!(
+            r#"{{ name = "pi__look", providerIdentifier = "pi", toolName = "pi__look", toolCallId = "c{round}", args = {{ q = "it" }} }}"#
+        );
+        format!(
+            r#"{{ update = {{ toolCallStarted = {{ callId = "c{round}", toolCall = {{ mcpToolCall = {{ args = {args} }} }} }} }} }}, {{ exec = {{ mcpArgs = {args} }}, expect = {{ mcpResult = {{ success = {{}} }} }} }}, "#
+        )
+    };
     let text = format!(
         "name = \"rounds\"\n[[run]]\nsteps = [ {}{{ text = \"done\" }}, {{ usage = {{}} }}, {{ end = true }} ]\n",
-        call.repeat(ROUNDS)
+        (0..ROUNDS).map(call).collect::<String>()
     );
     let label = "rounds.toml".into();
     let sim = Sim::start(Options {

@@ -33,14 +33,12 @@ use futures_util::{StreamExt as _, stream};
 use regex::Regex;
 use serde_json::{Value as Json, json};
 
-use report::Samples;
+use report::{Samples, sized};
 
-const REQUESTS: usize = 50;
 const STREAMS: usize = 200;
 /// The number of chunks of a stream, and the time between two.
 const CHUNKS: usize = 40;
 const EVERY: Duration = Duration::from_millis(50);
-const PARKED: usize = 200;
 const AREA: &str = "The gateway";
 /// How long LiteLLM may take to start.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -161,9 +159,10 @@ async fn ours() -> Figures {
     };
     let mut figures = gateway.measure().await;
     let before = gateway.resident_kib();
-    let parking = (0..PARKED).map(|number| gateway.read(format!("@parks park-{number}")));
+    let parked = sized(200, 20);
+    let parking = (0..parked).map(|number| gateway.read(format!("@parks park-{number}")));
     futures_util::future::join_all(parking).await;
-    let each = gateway.resident_kib().saturating_sub(before) as f64 / PARKED as f64;
+    let each = gateway.resident_kib().saturating_sub(before) as f64 / parked as f64;
     figures.parked = Some(Samples::one(each));
     figures
 }
@@ -228,7 +227,7 @@ impl BenchedGateway {
     async fn measure(&self) -> Figures {
         self.read("@streams warm-0".into()).await;
         let mut requests = Vec::new();
-        for number in 0..REQUESTS {
+        for number in 0..sized(50, 5) {
             let text = format!("@short request-{number}");
             let sent = Instant::now();
             self.read(text.clone()).await;
@@ -236,7 +235,8 @@ impl BenchedGateway {
             requests.push((seen[&text] - sent).as_secs_f64() * 1e3);
         }
         let alone = self.read("@streams alone-0".into()).await;
-        let streams = (0..STREAMS).map(|number| self.read(format!("@streams many-{number}")));
+        let streams =
+            (0..sized(STREAMS, 20)).map(|number| self.read(format!("@streams many-{number}")));
         let many: Vec<f64> = futures_util::future::join_all(streams).await.concat();
         let mut sorted = many.clone();
         sorted.sort_by(f64::total_cmp);

@@ -23,12 +23,10 @@ use cursor_sim::{Http2, Options, ScenarioSource, Sim};
 use serde_json::json;
 
 use host::BenchHost;
-use report::Samples;
+use report::{Samples, sized};
 
 const PARKED: usize = 500;
 const STREAMING: usize = 50;
-/// Sessions that wait for their next turn.
-const IDLE: usize = 200;
 /// The number of tokens of a streaming run, and the time between two.
 const WORDS: usize = 100;
 const EVERY_MS: usize = 20;
@@ -43,14 +41,16 @@ fn main() {
     let mut host = BenchHost::start(relay);
     let empty = rss_kib(&host);
 
+    let streams = sized(STREAMING, 10);
     let alone = streaming(&mut host, 1, "alone", &seen);
-    let many = streaming(&mut host, STREAMING, "many", &seen);
+    let many = streaming(&mut host, streams, "many", &seen);
     let before = rss_kib(&host);
     let began = Instant::now();
-    park(&mut host, PARKED);
+    let runs = sized(PARKED, 50);
+    park(&mut host, runs);
     let parking = began.elapsed();
     let parked = rss_kib(&host);
-    let all = streaming(&mut host, STREAMING, "all", &seen);
+    let all = streaming(&mut host, streams, "all", &seen);
     let under_load = rss_kib(&host);
     // In a process of their own, so that they do not get the memory of runs that have ended.
     let idle = idle_session_kib(relay);
@@ -100,7 +100,7 @@ fn main() {
         format!("and {STREAMING} streaming ones (MiB)"),
         mib(under_load)
     );
-    let each = parked.saturating_sub(before) as f64 / PARKED as f64;
+    let each = parked.saturating_sub(before) as f64 / runs as f64;
     println!("{:<52} {:>9.1}", "a waiting run (KiB)", each);
     figure("memory of a waiting run", "KiB", each);
     println!("{:<52} {idle:>9.1}", "an idle session (KiB)");
@@ -170,9 +170,10 @@ fn idle_session_kib(backend: SocketAddr) -> f64 {
         }
         rss_kib(&host)
     };
-    let before = open(0..IDLE);
-    let after = open(IDLE..2 * IDLE);
-    after.saturating_sub(before) as f64 / IDLE as f64
+    let count = sized(200, 20);
+    let before = open(0..count);
+    let after = open(count..2 * count);
+    after.saturating_sub(before) as f64 / count as f64
 }
 
 fn begin(host: &mut BenchHost, session: &str, text: &str) {

@@ -30,11 +30,10 @@ use clients::Client;
 use cursor_proto::agent::v1::{
     GrepArgs, LsArgs, ReadArgs, ShellArgs, grep_result, read_result, shell_stream,
 };
-use report::Samples;
+use report::{Samples, sized};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-const ROUNDS: usize = 5;
 /// The number of files in each folder.
 const FOLDER: usize = 100;
 
@@ -56,13 +55,62 @@ fn plant(root: &Path, files: usize) {
     }
 }
 
-fn timed(mut work: impl FnMut()) -> Samples {
-    let times = (0..ROUNDS).map(|_| {
-        let started = Instant::now();
-        work();
-        started.elapsed().as_secs_f64() * 1000.0
-    });
-    Samples::of(times.collect())
+fn rounds() -> usize {
+    sized(5, 2)
+}
+
+/// Returns the milliseconds that something takes.
+fn timed(work: impl FnOnce()) -> f64 {
+    let started = Instant::now();
+    work();
+    started.elapsed().as_secs_f64() * 1000.0
+}
+
+/// A command that is measured beside us; its output is discarded.
+struct ComparedCommand<'a> {
+    name: &'a str,
+    program: &'a Path,
+    args: &'a [&'a str],
+}
+
+impl ComparedCommand<'_> {
+    fn run(&self, folder: &Path) -> std::io::Result<()> {
+        let mut command = Command::new(self.program);
+        command.args(self.args).current_dir(folder);
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(Stdio::null()).status().map(drop)
+    }
+}
+
+/// The times of ours and of each command, `None` if it is not installed.
+type ComparedTimes<'a> = (Samples, Vec<(&'a str, Option<Samples>)>);
+
+/// Times us and commands in a folder, one after the other in each round, so that whatever else the
+/// machine does slows all of them.
+fn in_turns<'a>(
+    folder: &Path,
+    mut ours: impl FnMut(),
+    beside: &[ComparedCommand<'a>],
+) -> ComparedTimes<'a> {
+    // The first run fills caches, and shows what is installed.
+    ours();
+    let installed: Vec<bool> = beside.iter().map(|one| one.run(folder).is_ok()).collect();
+    let mut times = Vec::new();
+    let mut theirs = vec![Vec::new(); beside.len()];
+    for _ in 0..rounds() {
+        times.push(timed(&mut ours));
+        for ((one, is_installed), theirs) in beside.iter().zip(&installed).zip(&mut theirs) {
+            if *is_installed {
+                theirs.push(timed(|| drop(one.run(folder))));
+            }
+        }
+    }
+    let samples = |times: Vec<f64>| (!times.is_empty()).then(|| Samples::of(times));
+    let named = beside.iter().map(|one| one.name);
+    (
+        Samples::of(times),
+        named.zip(theirs.into_iter().map(samples)).collect(),
+    )
 }
 
 struct Bench {
@@ -105,21 +153,6 @@ impl Bench {
     }
 }
 
-/// Times a command and discards its output; `None` if it is not installed.
-fn beside(program: &Path, args: &[&str], folder: &Path) -> Option<Samples> {
-    let run = || {
-        Command::new(program)
-            .args(args)
-            .current_dir(folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-    };
-    run().ok()?;
-    Some(timed(|| drop(run())))
-}
-
 fn row(what: &str, ours: &Samples, unit: &str, others: &[(&str, Option<Samples>)]) {
     let median = ours.median();
     let beside: Vec<String> = others
@@ -137,7 +170,7 @@ fn on_the_wire(runtime: &tokio::runtime::Runtime, root: &Path, some: &[String]) 
         let step = format!(
             r#"{{ exec = {{ grepArgs = {{ pattern = "needle7f3a", path = "$WS", outputMode = "{mode}", toolCallId = "g" }} }}, expect = {{ grepResult = {{ success = {{}} }} }} }}"#
         );
-        vec![step; ROUNDS]
+        vec![step; rounds()]
     };
     let read = |path: &String| {
         format!(
@@ -146,8 +179,8 @@ fn on_the_wire(runtime: &tokio::runtime::Runtime, root: &Path, some: &[String]) 
     };
     let reads: Vec<String> = some.iter().map(read).collect();
     let rows = [
-        ("grep, lines, on the wire", grep("content"), ROUNDS),
-        ("grep, counts, on the wire", grep("count"), ROUNDS),
+        ("grep, lines, on the wire", grep("content"), rounds()),
+        ("grep, counts, on the wire", grep("count"), rounds()),
         ("read of 1,000, on the wire", reads, 1),
     ];
     for (what, steps, rounds) in rows {
@@ -178,7 +211,7 @@ fn main() {
     let files = std::env::var("NATIVE_BENCH_FILES")
         .ok()
         .and_then(|count| count.parse().ok())
-        .unwrap_or(200_000);
+        .unwrap_or_else(|| sized(200_000, 2_000));
     let home = tempfile::tempdir().unwrap();
     let root = home.path().canonicalize().unwrap();
     plant(&root, files);
@@ -193,7 +226,10 @@ fn main() {
         runtime: tokio::runtime::Runtime::new().unwrap(),
         executor,
     };
-    println!("{files} files, median of {ROUNDS}; × is our time over theirs");
+    println!(
+        "{files} files, median of {}; × is our time over theirs",
+        rounds()
+    );
 
     let rg = ripgrep();
     let theirs = [
@@ -206,44 +242,40 @@ fn main() {
         ".",
     ];
     let count = |flag: &'static str| -> Vec<&str> { std::iter::once(flag).chain(theirs).collect() };
-    row(
+    let (lines, counts) = (count("-n"), count("-c"));
+    let command = |name, program, args| ComparedCommand {
+        name,
+        program,
+        args,
+    };
+    let compare = |what: &str, ours: &mut dyn FnMut(), beside: &[ComparedCommand<'_>]| {
+        let (ours, theirs) = in_turns(&root, ours, beside);
+        row(what, &ours, "ms", &theirs);
+    };
+    compare(
         "grep, lines",
-        &timed(|| assert_eq!(bench.grep("content"), 1)),
-        "ms",
+        &mut || assert_eq!(bench.grep("content"), 1),
         &[
-            (
-                "rg as the official client",
-                beside(&rg, &count("-n"), &root),
-            ),
-            (
-                "rg",
-                beside(&rg, &["--no-config", "needle7f3a", "."], &root),
-            ),
-            (
-                "grep -r",
-                beside(Path::new("grep"), &["-rn", "needle7f3a", "."], &root),
-            ),
+            command("rg as the official client", &rg, &lines),
+            command("rg", &rg, &["--no-config", "needle7f3a", "."]),
+            command("grep -r", Path::new("grep"), &["-rn", "needle7f3a", "."]),
         ],
     );
-    row(
+    compare(
         "grep, counts",
-        &timed(|| assert_eq!(bench.grep("count"), 1)),
-        "ms",
-        &[(
-            "rg as the official client",
-            beside(&rg, &count("-c"), &root),
-        )],
+        &mut || assert_eq!(bench.grep("count"), 1),
+        &[command("rg as the official client", &rg, &counts)],
     );
-    row(
+    compare(
         "ls of the tree",
-        &timed(|| {
+        &mut || {
             let request = ExecRequest::LsArgs(LsArgs::default());
             assert_eq!(bench.ask(request).len(), 1);
-        }),
-        "ms",
-        &[(
+        },
+        &[command(
             "rg --files",
-            beside(&rg, &["--files", "--hidden", "--no-config"], &root),
+            &rg,
+            &["--files", "--hidden", "--no-config"],
         )],
     );
     let some: Vec<String> = (0..1000)
@@ -258,9 +290,9 @@ fn main() {
         .filter(|path| root.join(path).exists())
         .collect();
     let names: Vec<&str> = some.iter().map(String::as_str).collect();
-    row(
+    compare(
         "read of 1,000 files",
-        &timed(|| {
+        &mut || {
             for path in &some {
                 let request = ExecRequest::ReadArgs(ReadArgs {
                     path: path.clone(),
@@ -274,32 +306,32 @@ fn main() {
                     Some(read_result::Result::Success(_))
                 ));
             }
-        }),
-        "ms",
-        &[("one cat of all", beside(Path::new("cat"), &names, &root))],
+        },
+        &[command("one cat of all", Path::new("cat"), &names)],
     );
     on_the_wire(&bench.runtime, &root, &some);
-    let megabytes = 200;
+    let megabytes = u32::try_from(sized(200, 20)).unwrap();
+    let output = format!("head -c {megabytes}000000 /dev/zero | tr '\\0' x");
+    let pipe = format!("{output} | cat");
+    let pipe = ["-c", &pipe];
     let rate = |samples: Samples| samples.map(|ms| f64::from(megabytes) / (ms / 1000.0));
-    let ours = timed(|| {
-        let all = bench.ask(ExecRequest::ShellStreamArgs(ShellArgs {
-            command: format!("head -c {megabytes}000000 /dev/zero | tr '\\0' x"),
-            ..ShellArgs::default()
-        }));
-        let Some(ExecReply::ShellStream(last)) = all.last() else {
-            panic!("another kind");
-        };
-        assert!(matches!(last.event, Some(shell_stream::Event::Exit(_))));
-    });
-    let pipe = beside(
-        Path::new("sh"),
-        &["-c", "head -c 200000000 /dev/zero | tr '\\0' x | cat"],
+    let (ours, theirs) = in_turns(
         &root,
+        || {
+            let all = bench.ask(ExecRequest::ShellStreamArgs(ShellArgs {
+                command: output.clone(),
+                ..ShellArgs::default()
+            }));
+            let Some(ExecReply::ShellStream(last)) = all.last() else {
+                panic!("another kind");
+            };
+            assert!(matches!(last.event, Some(shell_stream::Event::Exit(_))));
+        },
+        &[command("a pipe of the shell", Path::new("sh"), &pipe)],
     );
-    row(
-        "shell stream",
-        &rate(ours),
-        "MB/s",
-        &[("a pipe of the shell", pipe.map(rate))],
-    );
+    let theirs = theirs
+        .into_iter()
+        .map(|(name, times)| (name, times.map(rate)));
+    let theirs: Vec<_> = theirs.collect();
+    row("shell stream", &rate(ours), "MB/s", &theirs);
 }

@@ -19,11 +19,9 @@ use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 
-use report::Samples;
+use report::{Samples, sized};
 
 const DELTAS: u32 = 20_000;
-const STARTS: usize = 21;
-const PI_STARTS: usize = 9;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -38,18 +36,18 @@ fn node() -> PathBuf {
 }
 
 fn main() {
-    let [ours, floor, theirs] = start();
+    let (ours, floor, theirs) = start();
     row(
         "spawn to `initialize` answered",
         "ms",
         &ours,
         &[
-            ("`echo`, the least a program takes", Some(floor)),
+            ("a static program that answers", floor),
             ("an empty Node script", Some(theirs)),
         ],
     );
     row("idle resident memory", "MB", &resident(), &[]);
-    let [ours, none, empty] = pi_start();
+    let [ours, none, empty, starting] = pi_start();
     row(
         "CPU of `pi --list-models`",
         "ms",
@@ -57,6 +55,7 @@ fn main() {
         &[
             ("pi without extensions", Some(none)),
             ("pi with an empty extension", Some(empty)),
+            ("pi with one that only starts `cat`", Some(starting)),
         ],
     );
     let (first, rate) = words();
@@ -85,8 +84,9 @@ fn row(what: &str, unit: &str, ours: &Samples, beside: &[(&str, Option<Samples>)
     report::record("Start, latency and memory", what, unit, ours, beside);
 }
 
-fn sidecar() -> Child {
-    let mut child = Command::new(binary())
+/// Starts a program, sends it a request, and returns it when it has answered.
+fn start_program(program: &Path) -> Child {
+    let mut child = Command::new(program)
         .env_clear()
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -103,33 +103,64 @@ fn sidecar() -> Child {
     child
 }
 
-/// Milliseconds until our first answer, until `echo` has written, and until Node runs a script.
-fn start() -> [Samples; 3] {
+/// Milliseconds until our first answer, until that of the least program, and until Node runs a
+/// script.
+fn start() -> (Samples, Option<Samples>, Samples) {
     let [mut ours, mut floor, mut theirs] = [const { Vec::new() }; 3];
-    for _ in 0..STARTS {
-        let started = Instant::now();
-        let mut child = sidecar();
-        ours.push(started.elapsed().as_secs_f64() * 1000.0);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let started = Instant::now();
-        let mut echo = Command::new("/bin/echo");
-        let mut child = echo.arg("x").stdout(Stdio::piped()).spawn().unwrap();
-        let mut answer = [0; 1];
-        let stdout = child.stdout.as_mut().unwrap();
-        stdout.read_exact(&mut answer).unwrap();
-        floor.push(started.elapsed().as_secs_f64() * 1000.0);
-        child.wait().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let least = least_program(folder.path());
+    for _ in 0..sized(41, 3) {
+        ours.push(until_answer(Path::new(binary())));
+        floor.extend(least.as_deref().map(until_answer));
         let started = Instant::now();
         let output = Command::new(node()).args(["-p", "1"]).output().unwrap();
         assert!(output.status.success());
         theirs.push(started.elapsed().as_secs_f64() * 1000.0);
     }
-    [ours, floor, theirs].map(Samples::of)
+    let floor = least.map(|_| Samples::of(floor));
+    (Samples::of(ours), floor, Samples::of(theirs))
+}
+
+/// Builds a static program that reads a request and answers it, and does nothing else: the least
+/// that a start takes. `None` if it cannot be built here.
+fn least_program(folder: &Path) -> Option<PathBuf> {
+    let (source, program) = (folder.join("least.rs"), folder.join("least"));
+    let text = "use std::io::{Read, Write};
+        fn main() {
+            let read = std::io::stdin().read(&mut [0; 4096]).unwrap();
+            assert!(read > 0);
+            std::io::stdout().write_all(&[b'x'; 64]).unwrap();
+            std::io::stdout().flush().unwrap();
+        }";
+    std::fs::write(&source, text).unwrap();
+    let built = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()))
+        .args([
+            "-O",
+            "-C",
+            "target-feature=+crt-static",
+            "-C",
+            "panic=abort",
+            "-o",
+        ])
+        .args([&program, &source])
+        .status();
+    built
+        .is_ok_and(|status| status.success())
+        .then_some(program)
+}
+
+/// Returns the milliseconds from the start of a program to its first answer.
+fn until_answer(program: &Path) -> f64 {
+    let started = Instant::now();
+    let mut child = start_program(program);
+    let elapsed = started.elapsed().as_secs_f64() * 1000.0;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    elapsed
 }
 
 fn resident() -> Samples {
-    let mut child = sidecar();
+    let mut child = start_program(Path::new(binary()));
     let output = Command::new("ps")
         .args(["-o", "rss=", "-p", &child.id().to_string()])
         .output()
@@ -140,9 +171,10 @@ fn resident() -> Samples {
     Samples::one(text.trim().parse::<f64>().unwrap() * 1024.0 / 1e6)
 }
 
-/// CPU of a pi start in milliseconds: with our extension, with none, with one that does nothing.
+/// CPU of a pi start in milliseconds: with our extension, with none, with one that does nothing, and
+/// with one that only starts a program, which is the least that any extension with a sidecar takes.
 /// The sidecar's CPU is not included, because pi does not wait for it to end.
-fn pi_start() -> [Samples; 3] {
+fn pi_start() -> [Samples; 4] {
     let home = tempfile::tempdir().unwrap();
     let pi = root().join("tests/pi/node_modules/pi-087/dist/bundle/cli.js");
     let run = |extension: &str| {
@@ -172,14 +204,21 @@ fn pi_start() -> [Samples; 3] {
     };
     let file = home.path().join("empty.ts");
     std::fs::write(&file, "export default () => {};\n").unwrap();
+    let starting = home.path().join("starting.ts");
+    let text = "import { spawn } from \"node:child_process\";
+        export default () => {
+            spawn(\"cat\", [], { stdio: \"pipe\" }).stdin.end();
+        };\n";
+    std::fs::write(&starting, text).unwrap();
     let extension = |path: &Path| format!("-e {}", path.to_str().unwrap());
     let kinds = [
         extension(&root().join("js-shim")),
         String::new(),
         extension(&file),
+        extension(&starting),
     ];
-    let mut times = [const { Vec::new() }; 3];
-    for round in 0..=PI_STARTS {
+    let mut times = [const { Vec::new() }; 4];
+    for round in 0..=sized(9, 1) {
         for (kind, times) in kinds.iter().zip(&mut times) {
             let time = run(kind);
             // Skip the first round, because it fills pi's caches.
@@ -241,7 +280,7 @@ fn words() -> ((Samples, Samples), (Samples, Samples)) {
     };
     let spec = json!({"text": "go", "warmText": "go", "deadlineMs": 110_000}).to_string();
     let mut ours = Vec::new();
-    for _ in 0..5 {
+    for _ in 0..sized(5, 1) {
         ours.push(measure("benches/client.mts", ""));
     }
     let theirs = measure("tests/official/bench.mjs", &spec);

@@ -23,9 +23,8 @@ use cursor_sim::{Http2, Options, Sim};
 use serde_json::{Value as Json, json};
 
 use host::BenchHost;
-use report::Samples;
+use report::{Samples, sized};
 
-const TURNS: usize = 15;
 /// A user reads the answer before the next prompt.
 const PAUSE: Duration = Duration::from_millis(300);
 
@@ -51,7 +50,7 @@ fn main() {
         let mut host = BenchHost::start(sim.address());
         let mut messages = history(count);
         turn(&mut host, empty.path(), &mut messages); // sends the whole history
-        let times = (0..TURNS).map(|_| {
+        let times = (0..sized(15, 3)).map(|_| {
             let before = cpu_ms(&host);
             turn(&mut host, empty.path(), &mut messages);
             cpu_ms(&host) - before
@@ -63,22 +62,23 @@ fn main() {
     let beside = |samples: &Samples| [("10 messages", Some(samples.clone()))];
     row(
         "CPU of a turn, 1,000 messages of history",
-        &processor(1_000),
+        &processor(sized(1_000, 100)),
         &beside(&few),
     );
-    let text = Json::Array(history(10_000)).to_string();
+    let long = sized(10_000, 1_000);
+    let text = Json::Array(history(long)).to_string();
     let parse = || {
         let began = Instant::now();
         let parsed: Json = serde_json::from_str(&text).unwrap();
         let parsing = began.elapsed().as_secs_f64() * 1e3;
-        assert_eq!(parsed.as_array().map(Vec::len), Some(10_000));
+        assert_eq!(parsed.as_array().map(Vec::len), Some(long));
         parsing
     };
-    let parsing = Samples::of((0..TURNS).map(|_| parse()).collect());
+    let parsing = Samples::of((0..sized(15, 3)).map(|_| parse()).collect());
     let [few] = beside(&few);
     row(
         "CPU of a turn, 10,000 messages of history",
-        &processor(10_000),
+        &processor(long),
         &[few, ("parsing their JSON once", Some(parsing))],
     );
 }
@@ -89,7 +89,7 @@ fn first_deltas(sim: &Sim, workspaces: [&Path; 2]) -> [Samples; 2] {
         let host = BenchHost::start(sim.address());
         (host, workspace, Vec::new(), Vec::new())
     });
-    for _ in 0..TURNS {
+    for _ in 0..sized(15, 3) {
         for (host, workspace, messages, times) in &mut sides {
             std::thread::sleep(PAUSE);
             times.push(turn(host, workspace, messages));
@@ -152,7 +152,7 @@ fn history(count: usize) -> Vec<Json> {
 
 /// Creates a repository of 60,000 files in 20,000 folders.
 fn fill(root: &Path) {
-    for folder in 0..20_000 {
+    for folder in 0..sized(20_000, 200) {
         let folder = root.join(format!("d{}/s{folder}", folder % 100));
         std::fs::create_dir_all(&folder).unwrap();
         for file in 0..3 {

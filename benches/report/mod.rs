@@ -5,6 +5,17 @@ use std::io::Write as _;
 
 use serde_json::json;
 
+/// Returns how much a bench measures: with `BENCH_QUICK` so little that it only shows that every row
+/// is measured.
+#[allow(dead_code, reason = "not every bench uses all of it")]
+pub(crate) fn sized(full: usize, quick: usize) -> usize {
+    if std::env::var_os("BENCH_QUICK").is_some() {
+        quick
+    } else {
+        full
+    }
+}
+
 /// One figure, measured several times.
 #[derive(Debug, Clone)]
 pub(crate) struct Samples {

@@ -9,6 +9,8 @@ use serde::Deserialize;
 mod chart;
 mod goals;
 
+use goals::{GOALS, Goal};
+
 /// One figure of ours.
 #[derive(Debug, Clone, Deserialize)]
 struct Figure {
@@ -30,7 +32,7 @@ struct OtherFigure {
     median: f64,
 }
 
-/// One line of the table: a figure of ours beside one of theirs.
+/// One line of the table: a figure of ours beside one of theirs, or beside its limit.
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
     what: String,
@@ -38,8 +40,10 @@ struct Row {
     theirs: String,
     ratio: String,
     spread: String,
-    /// The goal and whether it is reached; empty if there is none.
+    /// The limit; empty if there is none.
     goal: String,
+    /// Whether it is kept; empty if there is none.
+    is_met: &'static str,
 }
 
 /// The files that are made of the figures.
@@ -53,15 +57,29 @@ pub(crate) struct BenchReport {
     pub(crate) chart: String,
 }
 
-/// Reads the figures and makes the report. `machine` describes where they were measured.
-pub(crate) fn report(figures: &Path, machine: &str) -> anyhow::Result<BenchReport> {
+/// Reads the figures and makes the report. `ci_minutes` is a figure that no bench measures, `machine`
+/// describes where all were measured.
+pub(crate) fn report(
+    figures: &Path,
+    ci_minutes: Option<f64>,
+    machine: &str,
+) -> anyhow::Result<BenchReport> {
     let text = std::fs::read_to_string(figures)
         .with_context(|| format!("no figures in {}", figures.display()))?;
     let lines = text.lines().filter(|line| !line.trim().is_empty());
-    let figures: Vec<Figure> = lines
+    let mut figures: Vec<Figure> = lines
         .map(|line| serde_json::from_str(line).context("a figure is invalid"))
         .collect::<Result<_, _>>()?;
     anyhow::ensure!(!figures.is_empty(), "no bench has reported a figure");
+    figures.extend(ci_minutes.map(|minutes| Figure {
+        area: "Development".into(),
+        what: goals::CI.into(),
+        unit: "min".into(),
+        median: minutes,
+        quartiles: [minutes; 2],
+        rounds: 1,
+        theirs: Vec::new(),
+    }));
     Ok(BenchReport {
         table: table(&figures),
         page: page(&figures, machine),
@@ -69,44 +87,81 @@ pub(crate) fn report(figures: &Path, machine: &str) -> anyhow::Result<BenchRepor
     })
 }
 
-/// Returns the areas in the order in which they were measured.
-fn areas(figures: &[Figure]) -> Vec<&str> {
-    let mut areas: Vec<&str> = Vec::new();
+/// Returns the goals, and then the other figures by area, in the order in which they were measured.
+fn sections(figures: &[Figure]) -> Vec<(&str, Vec<Row>)> {
+    let goals: Vec<Row> = GOALS.iter().map(|goal| goal_row(goal, figures)).collect();
+    let mut sections = vec![("Goals", goals)];
     for figure in figures {
-        if !areas.contains(&figure.area.as_str()) {
-            areas.push(&figure.area);
+        let rows = other_rows(figure);
+        match sections.iter_mut().find(|(area, _)| *area == figure.area) {
+            Some((_, of_area)) => of_area.extend(rows),
+            None => sections.push((&figure.area, rows)),
         }
     }
-    areas
+    sections.retain(|(_, rows)| !rows.is_empty());
+    sections
 }
 
-fn rows(figure: &Figure) -> Vec<Row> {
+/// Returns the row of a goal, also if its figure was not measured.
+fn goal_row(goal: &Goal, figures: &[Figure]) -> Row {
+    let Some(figure) = goal.figure(figures) else {
+        let nothing = || "–".to_owned();
+        return Row {
+            what: goal.what.to_owned(),
+            ours: nothing(),
+            theirs: nothing(),
+            ratio: nothing(),
+            spread: nothing(),
+            goal: goal.text(),
+            is_met: "not measured",
+        };
+    };
+    let row = match (goal.other(figure), goal.most()) {
+        (Some(other), _) => row(figure, other.median, &other.name),
+        (None, most) => row(figure, most.unwrap_or(f64::NAN), "the goal"),
+    };
+    Row {
+        goal: goal.text(),
+        is_met: if goal.is_reached(figure) { "yes" } else { "no" },
+        ..row
+    }
+}
+
+/// Returns the rows of a figure that are not the row of a goal.
+fn other_rows(figure: &Figure) -> Vec<Row> {
+    let is_goal = GOALS.iter().any(|goal| goal.what == figure.what);
+    if figure.theirs.is_empty() {
+        return if is_goal {
+            Vec::new()
+        } else {
+            vec![row(figure, f64::NAN, "")]
+        };
+    }
+    let others = figure.theirs.iter();
+    others
+        .filter(|other| goals::of(figure, other).is_none())
+        .map(|other| row(figure, other.median, &other.name))
+        .collect()
+}
+
+fn row(figure: &Figure, theirs: f64, name: &str) -> Row {
     let [low, high] = figure.quartiles;
     let spread = if figure.rounds > 1 {
         format!("{}–{}", number(low), number(high))
     } else {
         "one".into()
     };
-    let row = |theirs: String, ratio: String, goal: String| Row {
+    let is_compared = theirs.is_finite();
+    let or_nothing = |text: String| if is_compared { text } else { "–".into() };
+    Row {
         what: format!("{} ({})", figure.what, figure.unit),
         ours: number(figure.median),
-        theirs,
-        ratio,
-        spread: spread.clone(),
-        goal,
-    };
-    if figure.theirs.is_empty() {
-        return vec![row("–".into(), "–".into(), goals::goal(figure, None))];
+        theirs: or_nothing(format!("{} ({name})", number(theirs))),
+        ratio: or_nothing(format!("{} ×", number(figure.median / theirs))),
+        spread,
+        goal: String::new(),
+        is_met: "",
     }
-    let beside = figure.theirs.iter().map(|other| {
-        let theirs = format!("{} ({})", number(other.median), other.name);
-        row(
-            theirs,
-            format!("{} ×", number(figure.median / other.median)),
-            goals::goal(figure, Some(other)),
-        )
-    });
-    beside.collect()
 }
 
 /// Returns a number with three significant digits.
@@ -123,20 +178,26 @@ fn number(value: f64) -> String {
 }
 
 fn table(figures: &[Figure]) -> String {
-    let mut text = format!(
-        "{:<76} {:>8}  {:<40} {:>8}  {:<14}  {}\n",
-        "", "ours", "theirs", "ratio", "spread of ours", "goal"
-    );
-    for area in areas(figures) {
-        let _ = writeln!(text, "{area}");
-        for figure in figures.iter().filter(|figure| figure.area == area) {
-            for row in rows(figure) {
-                let _ = writeln!(
-                    text,
-                    "  {:<74} {:>8}  {:<40} {:>8}  {:<14}  {}",
-                    row.what, row.ours, row.theirs, row.ratio, row.spread, row.goal
-                );
-            }
+    let line = |row: &Row| {
+        format!(
+            "  {:<74} {:>8}  {:<40} {:>9}  {:<14}  {:<8} {}",
+            row.what, row.ours, row.theirs, row.ratio, row.spread, row.goal, row.is_met
+        )
+    };
+    let mut text = line(&Row {
+        what: String::new(),
+        ours: "ours".into(),
+        theirs: "theirs, or the goal".into(),
+        ratio: "ratio".into(),
+        spread: "spread of ours".into(),
+        goal: "goal".into(),
+        is_met: "met",
+    });
+    text.push('\n');
+    for (title, rows) in sections(figures) {
+        let _ = writeln!(text, "{title}");
+        for row in rows {
+            let _ = writeln!(text, "{}", line(&row).trim_end());
         }
     }
     text
@@ -147,27 +208,54 @@ fn page(figures: &[Figure], machine: &str) -> String {
         "# Benchmarks\n\n\
          `make bench` measures us and the programs we compare with side by side, and writes this\n\
          page and the chart from that run. Only the ratios mean something elsewhere: ours divided\n\
-         by theirs. The spread is the first and the third quartile of our figure; `one` is a\n\
-         figure that was measured once. A goal is of our figure, of the ratio (×), or of the\n\
-         difference (+). Measured on {machine}.\n\n\
+         by theirs, or by the goal where nothing is beside it. The spread is the first and the third\n\
+         quartile of our figure; `one` is a figure that was measured once. A goal is of our figure,\n\
+         of the ratio (×), or of the difference (+). Measured on {machine}.\n\n\
          ![Ours divided by theirs](benchmarks.svg)\n"
     );
-    for area in areas(figures) {
+    for (title, rows) in sections(figures) {
+        let is_goal = title == "Goals";
+        let (names, lines) = if is_goal {
+            (" goal | met |", "---|---|")
+        } else {
+            ("", "")
+        };
         let _ = write!(
             page,
-            "\n## {area}\n\n| | ours | theirs | ratio | spread | goal |\n|---|---|---|---|---|---|\n"
+            "\n## {title}\n\n| | ours | theirs | ratio | spread |{names}\n|---|---|---|---|---|{lines}\n"
         );
-        for figure in figures.iter().filter(|figure| figure.area == area) {
-            for row in rows(figure) {
-                let _ = writeln!(
-                    page,
-                    "| {} | {} | {} | {} | {} | {} |",
-                    row.what, row.ours, row.theirs, row.ratio, row.spread, row.goal
-                );
+        for row in rows {
+            let _ = write!(
+                page,
+                "| {} | {} | {} | {} | {} |",
+                row.what, row.ours, row.theirs, row.ratio, row.spread
+            );
+            if is_goal {
+                let _ = write!(page, " {} | {} |", row.goal, row.is_met);
             }
+            page.push('\n');
+        }
+        if is_goal {
+            page.push_str(&reasons(figures));
         }
     }
     page
+}
+
+/// Returns why goals are missed, as far as it is known.
+fn reasons(figures: &[Figure]) -> String {
+    let is_missed = |goal: &&Goal| {
+        let figure = goal.figure(figures);
+        !goal.reason.is_empty() && figure.is_some_and(|figure| !goal.is_reached(figure))
+    };
+    let lines = GOALS.iter().filter(is_missed);
+    let lines: String = lines
+        .map(|goal| format!("\n- {}: {}", goal.what, goal.reason))
+        .collect();
+    if lines.is_empty() {
+        return lines;
+    }
+    format!("\nWhy goals are missed:\n{lines}\n")
 }
 
 #[cfg(test)]
@@ -181,28 +269,49 @@ mod tests {
         let lines = [
             r#"{"area":"Start","what":"spawn","unit":"ms","median":4.6,"quartiles":[4.1,5.25],"rounds":9,"theirs":[{"name":"Node","median":46.0,"quartiles":[45,47]}]}"#,
             r#"{"area":"Tools","what":"grep <all>","unit":"ms","median":150.0,"quartiles":[150,150],"rounds":1,"theirs":[]}"#,
-            r#"{"area":"Start","what":"text","unit":"MB/s","median":0.5,"quartiles":[0.5,0.5],"rounds":1,"theirs":[{"name":"a","median":0.25,"quartiles":[0,0]},{"name":"b","median":1.0,"quartiles":[1,1]}]}"#,
+            r#"{"area":"Tools","what":"shell stream","unit":"MB/s","median":0.5,"quartiles":[0.5,0.5],"rounds":1,"theirs":[{"name":"a pipe","median":0.5,"quartiles":[0,0]},{"name":"b","median":1.0,"quartiles":[1,1]}]}"#,
+            r#"{"area":"Start","what":"CPU of `pi --list-models`","unit":"ms","median":40.0,"quartiles":[40,40],"rounds":1,"theirs":[{"name":"pi with an empty extension","median":20.0,"quartiles":[20,20]}]}"#,
+            r#"{"area":"Tools","what":"memory of a waiting run","unit":"KiB","median":128.0,"quartiles":[128,128],"rounds":1,"theirs":[]}"#,
         ];
         std::fs::write(&path, lines.join("\n")).unwrap();
-        let made = report(&path, "a machine").unwrap();
-        insta::assert_snapshot!(made.page.split_once("## ").unwrap().1, @r"
+        let made = report(&path, Some(11.5), "a machine").unwrap();
+        let (_, tables) = made.page.split_once("## ").unwrap();
+        let (goals, others) = tables.split_once("\n## ").unwrap();
+        let (goals, reasons) = goals.split_once("\nWhy goals are missed:\n\n").unwrap();
+        assert!(reasons.starts_with("- CPU of `pi --list-models`: starting any program"));
+        assert_eq!(
+            reasons.lines().count(),
+            1,
+            "the others have none: {reasons}"
+        );
+        let goals: Vec<&str> = goals.lines().collect();
+        assert_eq!(goals.len(), 4 + GOALS.len(), "every goal has its row");
+        for row in [
+            "| shell stream (MB/s) | 0.500 | 0.500 (a pipe) | 1.00 × | one | ≥ 0.9 × | yes |",
+            "| memory of a waiting run (KiB) | 128 | 64.0 (the goal) | 2.00 × | one | ≤ 64 | no |",
+            "| clean CI on two idle processors (min) | 11.5 | 12.0 (the goal) | 0.958 × | one | ≤ 12 | yes |",
+            "| idle resident memory | – | – | – | – | ≤ 10 | not measured |",
+        ] {
+            assert!(goals.contains(&row), "{goals:#?}");
+        }
+        insta::assert_snapshot!(others, @r"
         Start
 
-        | | ours | theirs | ratio | spread | goal |
-        |---|---|---|---|---|---|
-        | spawn (ms) | 4.60 | 46.0 (Node) | 0.100 × | 4.10–5.25 |  |
-        | text (MB/s) | 0.500 | 0.250 (a) | 2.00 × | one |  |
-        | text (MB/s) | 0.500 | 1.00 (b) | 0.500 × | one |  |
+        | | ours | theirs | ratio | spread |
+        |---|---|---|---|---|
+        | spawn (ms) | 4.60 | 46.0 (Node) | 0.100 × | 4.10–5.25 |
 
         ## Tools
 
-        | | ours | theirs | ratio | spread | goal |
-        |---|---|---|---|---|---|
-        | grep <all> (ms) | 150 | – | – | one |  |
+        | | ours | theirs | ratio | spread |
+        |---|---|---|---|---|
+        | grep <all> (ms) | 150 | – | – | one |
+        | shell stream (MB/s) | 0.500 | 1.00 (b) | 0.500 × | one |
         ");
         assert!(made.page.contains("Measured on a machine."));
-        assert_eq!(made.table.lines().count(), 1 + 2 + 4, "{}", made.table);
-        assert_eq!(made.chart.matches("<rect").count(), 3, "{}", made.chart);
+        let lines = made.table.lines().count();
+        assert_eq!(lines, 1 + 1 + GOALS.len() + 2 + 3, "{}", made.table);
+        assert_eq!(made.chart.matches("<rect").count(), 4, "{}", made.chart);
         assert!(made.chart.starts_with("<svg") && made.chart.ends_with("</svg>\n"));
     }
 
@@ -210,10 +319,10 @@ mod tests {
     fn a_run_without_figures_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("figures");
-        assert!(report(&path, "").is_err());
+        assert!(report(&path, None, "").is_err());
         std::fs::write(&path, "\n").unwrap();
-        assert!(report(&path, "").is_err());
+        assert!(report(&path, None, "").is_err());
         std::fs::write(&path, "{\n").unwrap();
-        assert!(report(&path, "").is_err());
+        assert!(report(&path, None, "").is_err());
     }
 }

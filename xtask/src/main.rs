@@ -42,6 +42,12 @@ enum XtaskCommand {
     ReportBenches {
         /// The file, with one figure a line.
         file: PathBuf,
+        /// The folder for the page and the chart [default: docs].
+        #[arg(long, value_name = "FOLDER")]
+        out: Option<PathBuf>,
+        /// How long a clean clone took to pass CI, which no bench measures.
+        #[arg(long, value_name = "MINUTES")]
+        ci_minutes: Option<f64>,
         /// Where they were measured, as the page names it.
         #[arg(long, default_value = "an unnamed machine")]
         machine: String,
@@ -81,11 +87,18 @@ fn run(command: XtaskCommand) -> anyhow::Result<ExitCode> {
                 return Ok(ExitCode::FAILURE);
             }
         }
-        XtaskCommand::ReportBenches { file, machine } => {
-            let report = bench_report::report(&file, &machine)?;
+        XtaskCommand::ReportBenches {
+            file,
+            out,
+            ci_minutes,
+            machine,
+        } => {
+            let report = bench_report::report(&file, ci_minutes, &machine)?;
             std::io::stdout().write_all(report.table.as_bytes())?;
-            std::fs::write(root().join("docs/benchmarks.md"), report.page)?;
-            std::fs::write(root().join("docs/benchmarks.svg"), report.chart)?;
+            let out = out.unwrap_or_else(|| root().join("docs"));
+            std::fs::create_dir_all(&out)?;
+            std::fs::write(out.join("benchmarks.md"), report.page)?;
+            std::fs::write(out.join("benchmarks.svg"), report.chart)?;
         }
         XtaskCommand::Package {
             binaries,

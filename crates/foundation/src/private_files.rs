@@ -158,6 +158,11 @@ pub fn write(path: &Path, content: &[u8]) -> Result<(), PrivateFileError> {
     })
 }
 
+/// Makes the latest rename of a file durable.
+pub fn sync_folder_of(path: &Path) -> std::io::Result<()> {
+    path.parent().map_or(Ok(()), platform::sync_folder)
+}
+
 /// Locks a file against other processes that change it with this function. Waits for the lock,
 /// which is released when the returned value is dropped.
 pub fn lock(path: &Path) -> Result<File, PrivateFileError> {

@@ -3,26 +3,35 @@
 
 use std::fmt::Write as _;
 
-use super::{Figure, number};
+use super::{Figure, goals, number};
 
-const WIDTH: f64 = 960.0;
-const LABELS: f64 = 520.0;
+const WIDTH: f64 = 1080.0;
+const LABELS: f64 = 640.0;
 const ROW: f64 = 22.0;
 const TOP: f64 = 40.0;
 /// Ratios beyond this are drawn as this.
 const LARGEST: f64 = 1000.0;
+/// The colours of bars whose goal is met, is missed, and that have none.
+const MET: &str = "#3a9d5d";
+const MISSED: &str = "#d9822b";
+const NO_GOAL: &str = "#4a90d9";
 
 /// Draws the ratios of all figures that have something beside them.
 pub(super) fn draw(figures: &[Figure]) -> String {
-    let bars: Vec<(String, f64)> = figures
+    let bars: Vec<(String, f64, &str)> = figures
         .iter()
         .flat_map(|figure| {
             figure.theirs.iter().map(|other| {
                 let label = format!("{}, {}", figure.what, other.name);
-                (label, figure.median / other.median)
+                let color = match goals::of(figure, other) {
+                    Some(goal) if goal.is_reached(figure) => MET,
+                    Some(_) => MISSED,
+                    None => NO_GOAL,
+                };
+                (label, figure.median / other.median, color)
             })
         })
-        .filter(|(_, ratio)| ratio.is_finite() && *ratio > 0.0)
+        .filter(|(_, ratio, _)| ratio.is_finite() && *ratio > 0.0)
         .collect();
     let height = TOP + ROW * bars.len() as f64 + 10.0;
     let middle = (LABELS + WIDTH) / 2.0;
@@ -30,10 +39,12 @@ pub(super) fn draw(figures: &[Figure]) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
          font-family=\"sans-serif\" font-size=\"12\" fill=\"#888\">\n\
-         <text x=\"{middle}\" y=\"16\" text-anchor=\"middle\">ours divided by theirs (logarithmic)</text>\n\
+         <text x=\"{middle}\" y=\"16\" text-anchor=\"middle\">ours divided by theirs (logarithmic); \
+         <tspan fill=\"{MET}\">goal met</tspan>, <tspan fill=\"{MISSED}\">missed</tspan>, \
+         <tspan fill=\"{NO_GOAL}\">no goal</tspan></text>\n\
          <line x1=\"{middle}\" y1=\"24\" x2=\"{middle}\" y2=\"{height}\" stroke=\"#888\"/>\n"
     );
-    for (at, (label, ratio)) in bars.iter().enumerate() {
+    for (at, (label, ratio, color)) in bars.iter().enumerate() {
         let y = TOP + ROW * at as f64;
         let share = ratio.clamp(1.0 / LARGEST, LARGEST).log10() / LARGEST.log10();
         let length = (half * share).abs().max(1.0);
@@ -45,7 +56,7 @@ pub(super) fn draw(figures: &[Figure]) -> String {
         let _ = writeln!(
             svg,
             "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\
-             <rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{length:.1}\" height=\"14\" fill=\"#4a90d9\"/>\
+             <rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{length:.1}\" height=\"14\" fill=\"{color}\"/>\
              <text x=\"{end:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{} ×</text>",
             LABELS - 8.0,
             y + 11.0,

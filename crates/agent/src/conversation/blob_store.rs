@@ -23,7 +23,7 @@ const MAX_FRESH: usize = 16 * 1024 * 1024;
 const MAX_BYTES: usize = 256 * 1024 * 1024;
 /// Most blobs are smaller than this and are read at once.
 const MOST_BLOBS: usize = 8 * 1024;
-/// The end of the name of a blob that is being written. Names of blobs are hexadecimal.
+/// The end of the name of a file that is being written. Names of blobs are hexadecimal.
 const UNFINISHED: &str = ".new";
 
 /// Why a blob could not be stored.
@@ -285,10 +285,10 @@ fn read(path: &Path) -> io::Result<Bytes> {
     Ok(data.into())
 }
 
-/// Writes a file that only this user can read. After a crash of the process it is complete or it does
-/// not exist. It is not synced: blobs that a crash of the machine has damaged do not match their
-/// checksums, so the conversation is rebuilt from the history.
-fn write(path: &Path, data: &[u8], step: impl Fn(StoreStep)) -> io::Result<()> {
+/// Writes a file that only this user can read. Whenever the process dies, its old content is found or
+/// the new one. It is not synced: what a crash of the machine has damaged does not match its checksum,
+/// so the conversation is rebuilt from the history.
+pub(super) fn write(path: &Path, data: &[u8], step: impl Fn(StoreStep)) -> io::Result<()> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(UNFINISHED);
     let mut options = File::options();

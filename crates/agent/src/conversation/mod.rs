@@ -9,7 +9,6 @@
 //! This module only plans and stores: it opens no stream and knows no host's wire format.
 
 pub mod answer_diff;
-mod atomic_file;
 pub mod blob_store;
 pub mod bootstrap;
 pub mod fingerprint;

@@ -12,14 +12,13 @@
 //! blobs or the new journal with all of its blobs.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use sha2::{Digest as _, Sha256};
 
-use super::atomic_file;
 use super::blob_store::{self, BlobStore, DiskUsage, KnownBlobs};
 use super::fingerprint::Fingerprint;
 use super::journal::{self, JournalEntry, JournalError, StoredMessage};
@@ -44,7 +43,7 @@ pub struct Store {
 /// A step of writing; tests end the process at each of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreStep {
-    /// A new file is open, without a name.
+    /// A new file is open, without its final name.
     Opened,
     /// Half of it is written.
     Half,
@@ -343,7 +342,8 @@ impl LockedConversation {
         };
         let bytes = journal::encode(&entry)
             .map_err(|error| failed("encode", &path)(io::Error::other(error)))?;
-        self.write_atomically(&path, &bytes)?;
+        let written = blob_store::write(&path, &bytes, |step| self.step(step));
+        written.map_err(failed("write", &path))?;
         let usage = Some(usage);
         self.set_known(&entry.conversation_id, KnownBlobs { sums, usage });
         self.remove_other_blobs(blob_store.folder());
@@ -387,20 +387,17 @@ impl LockedConversation {
         }
     }
 
-    fn write_atomically(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-        let write = || -> io::Result<()> {
-            let mut file = atomic_file::open(path)?;
-            self.step(StoreStep::Opened);
-            let (first, second) = bytes.split_at(bytes.len() / 2);
-            file.write_all(first)?;
-            self.step(StoreStep::Half);
-            file.write_all(second)?;
-            self.step(StoreStep::Written);
-            file.commit()?;
-            self.step(StoreStep::Named);
-            Ok(())
-        };
-        write().map_err(failed("write", path))
+    /// Returns what makes the journal that was written last survive a crash of the machine. Nothing
+    /// needs to wait for it: a journal that does not survive is rebuilt from the host's history.
+    pub fn sync(&self) -> impl FnOnce() + Send + 'static {
+        let path = self.folder.join(JOURNAL);
+        move || {
+            let synced = File::options().write(true).open(&path);
+            let synced = synced.and_then(|file| file.sync_data());
+            if let Err(error) = synced.and_then(|()| private_files::sync_folder_of(&path)) {
+                tracing::debug!(%error, "the journal cannot be synced");
+            }
+        }
     }
 
     /// Removes other blob directories. Leftovers only cost space, so those that cannot be removed

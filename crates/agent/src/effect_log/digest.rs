@@ -138,7 +138,7 @@ impl RequestEffect {
 }
 
 /// Returns the server's tool call id; empty if it sent none.
-pub(super) fn call_id(request: &ExecRequest) -> &str {
+pub(crate) fn call_id(request: &ExecRequest) -> &str {
     match request {
         ExecRequest::ShellArgs(args)
         | ExecRequest::ShellStreamArgs(args)

@@ -28,8 +28,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 pub use self::digest::EffectDigest;
-use self::digest::call_id;
-pub(crate) use self::digest::is_lasting;
+pub(crate) use self::digest::{call_id, is_lasting};
 pub(crate) use self::effect::{Effect, RequestKey};
 use self::effect::{Origin, size};
 pub use self::file::{EffectLogFile, FileEntry, LeftFile};

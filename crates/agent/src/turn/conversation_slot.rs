@@ -122,7 +122,8 @@ impl Conversation {
         }
     }
 
-    /// Writes the conversation to disk. Does nothing for one in memory.
+    /// Writes the conversation to disk, where it survives this process. It is synced in the background,
+    /// because a host waits for this before it is shown a call. Does nothing for one in memory.
     pub(super) async fn save(&self) -> Result<(), StoreError> {
         let BlobPlace::Disk(kept, blob_store) = self.blobs.clone() else {
             return Ok(());
@@ -146,7 +147,11 @@ impl Conversation {
         };
         let bytes = entry.state.as_ref().map(Bytes::len);
         let started = std::time::Instant::now();
+        let sync = kept.sync();
         let written = blocking(move || kept.write(&entry, &blob_store)).await;
+        if written.is_ok() {
+            tokio::task::spawn_blocking(sync);
+        }
         let ms = started.elapsed().as_millis() as u64;
         tracing::debug!(bytes, ms, ok = written.is_ok(), "journal.written");
         written

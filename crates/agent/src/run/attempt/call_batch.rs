@@ -1,8 +1,8 @@
 //! Which calls of host tools are offered together: those that Cursor requests in parallel.
 //!
-//! Cursor announces a call before it requests it, and requests parallel calls one right after
-//! the other. A batch therefore ends when every announced call of a host tool has been requested,
-//! and no further one follows within [`QUIET`].
+//! Cursor announces a call before it requests it. A batch therefore ends when every announced call
+//! of a host tool has been requested and everything that has arrived is handled. If a call was not
+//! announced, the next one may not be either: then no further one must follow within [`QUIET`].
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,14 +11,15 @@ use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
 use super::{Attempt, AttemptEvent, CloseReason, MAX_OUTBOX};
+use crate::effect_log::call_id;
 use crate::run::event::RunEvent;
 use agent_tools::ExecRequest;
 use agent_tools::bridge::tool_set::PROVIDER;
 use cursor_proto::agent::v1::{ToolCall, ToolCallStartedUpdate, tool_call};
 
-/// How long no further call must follow. Parallel calls are in the network together, so this covers
-/// only the time in which a busy machine passes them on. Every call of a host tool waits for it, so
-/// it is short.
+/// How long no further call must follow one that was not announced. Parallel calls are in the network
+/// together, so this covers only the time in which a busy machine passes them on. Such a call waits
+/// for it, so it is short.
 const QUIET: Duration = Duration::from_millis(2);
 /// How long a batch waits for calls that were announced.
 const MAX_WAIT: Duration = Duration::from_secs(2);
@@ -34,6 +35,12 @@ pub(super) struct CallBatch {
     calls: Option<(Instant, Instant)>,
     /// Calls of host tools that were announced and not requested yet.
     announced: BTreeSet<String>,
+    /// Other calls that were announced: the host may execute them too, but need not.
+    announced_others: BTreeSet<String>,
+    /// The latest exec requests that were announced.
+    announced_execs: BTreeSet<u32>,
+    /// Whether one of its calls was not announced.
+    has_unannounced: bool,
 }
 
 impl CallBatch {
@@ -52,12 +59,21 @@ impl CallBatch {
             RunEvent::ToolCompleted(done) => {
                 self.is_open = true;
                 self.announced.remove(&done.call_id);
+                self.announced_others.remove(&done.call_id);
             }
-            RunEvent::ToolStarted(started) if is_host_call(started) => {
-                if self.announced.len() < MAX_ANNOUNCED {
-                    self.announced.insert(started.call_id.clone());
+            RunEvent::ToolStarted(started) => {
+                let is_host_call = is_host_call(started);
+                let announced = if is_host_call {
+                    &mut self.announced
+                } else {
+                    &mut self.announced_others
+                };
+                if announced.len() < MAX_ANNOUNCED {
+                    announced.insert(started.call_id.clone());
                 }
-                if let Some((_, latest)) = &mut self.calls {
+                if let Some((_, latest)) = &mut self.calls
+                    && is_host_call
+                {
                     *latest = now;
                 }
             }
@@ -65,17 +81,30 @@ impl CallBatch {
         }
     }
 
-    /// Records that a call is requested.
-    pub(super) fn requested(&mut self, request: &ExecRequest) {
-        if let ExecRequest::McpArgs(args) = request {
-            self.announced.remove(&args.tool_call_id);
+    /// Records an exec request.
+    pub(super) fn requested(&mut self, exec: u32, request: &ExecRequest) {
+        let id = call_id(request);
+        if self.announced.remove(id) || self.announced_others.remove(id) {
+            self.announced_execs.insert(exec);
         }
+        if self.announced_execs.len() > MAX_ANNOUNCED {
+            self.announced_execs.pop_first();
+        }
+    }
+
+    /// Records that the host is to execute a call for an exec request.
+    pub(super) fn delegated(&mut self, exec: u32) {
+        self.has_unannounced |= !self.announced_execs.contains(&exec);
     }
 
     /// Returns when the batch ends if nothing else happens; `None` if it ends now.
     pub(super) fn ends_at(&self) -> Option<Instant> {
         let (first, latest) = self.calls?;
-        let quiet = latest + QUIET;
+        let quiet = if self.has_unannounced {
+            latest + QUIET
+        } else {
+            latest
+        };
         if self.announced.is_empty() {
             Some(quiet)
         } else {
@@ -85,7 +114,7 @@ impl CallBatch {
 
     /// Starts the next batch.
     fn end(&mut self) {
-        (self.is_open, self.calls) = (false, None);
+        (self.is_open, self.calls, self.has_unannounced) = (false, None, false);
     }
 }
 
@@ -139,7 +168,7 @@ impl Attempt<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cursor_proto::agent::v1::{McpArgs, McpToolCall, ToolCallCompletedUpdate};
+    use cursor_proto::agent::v1::{McpArgs, McpToolCall, ReadArgs, ToolCallCompletedUpdate};
 
     fn announce(batch: &mut CallBatch, id: &str, provider: &str, now: Instant) {
         let args = McpArgs {
@@ -162,10 +191,13 @@ mod tests {
     }
 
     fn request(batch: &mut CallBatch, id: &str) {
-        batch.requested(&ExecRequest::McpArgs(McpArgs {
+        let request = ExecRequest::McpArgs(McpArgs {
             tool_call_id: id.into(),
             ..McpArgs::default()
-        }));
+        });
+        let exec = id.bytes().map(u32::from).sum();
+        batch.requested(exec, &request);
+        batch.delegated(exec);
     }
 
     #[test]
@@ -176,6 +208,7 @@ mod tests {
             calls: Some((now, now)),
             ..CallBatch::default()
         };
+        request(&mut batch, "a");
         assert_eq!(batch.ends_at(), Some(now + QUIET));
         announce(&mut batch, "other", "another server", now);
         assert_eq!(batch.ends_at(), Some(now + QUIET), "not requested here");
@@ -186,6 +219,34 @@ mod tests {
         assert_eq!(batch.ends_at(), Some(later + QUIET));
         batch.end();
         assert_eq!((batch.is_open(), batch.ends_at()), (false, None));
+    }
+
+    #[test]
+    fn a_batch_of_announced_calls_ends_with_the_last_of_them() {
+        let now = Instant::now();
+        let mut batch = CallBatch::default();
+        for id in ["a", "b"] {
+            announce(&mut batch, id, PROVIDER, now);
+        }
+        announce(&mut batch, "shell", "another server", now);
+        batch.calls = Some((now, now));
+        request(&mut batch, "a");
+        assert_eq!(batch.ends_at(), Some(now + MAX_WAIT));
+        request(&mut batch, "b");
+        assert_eq!(batch.ends_at(), Some(now));
+        request(&mut batch, "shell");
+        assert_eq!(batch.ends_at(), Some(now), "it was announced too");
+        batch.requested(1, &ExecRequest::ReadArgs(ReadArgs::default()));
+        assert_eq!(batch.ends_at(), Some(now), "not a call for the host");
+        request(&mut batch, "c");
+        assert_eq!(
+            batch.ends_at(),
+            Some(now + QUIET),
+            "more like it may follow"
+        );
+        batch.end();
+        batch.calls = Some((now, now));
+        assert_eq!(batch.ends_at(), Some(now), "the next batch");
     }
 
     #[test]

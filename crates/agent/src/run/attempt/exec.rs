@@ -26,7 +26,7 @@ impl Attempt<'_> {
         }
         match exec.message {
             Some(request) => {
-                self.batch.requested(&request);
+                self.batch.requested(exec.id, &request);
                 if let Some(replay) = self.context.effects.recall(exec.id, &request) {
                     tracing::debug!(exec = exec.id, kind = %VariantName(&request), "exec.recalled");
                     for frame in open_execs::replayed_frames(exec.id, replay) {
@@ -42,6 +42,7 @@ impl Attempt<'_> {
                 let effects = &mut *self.context.effects;
                 if let Some(call) = call {
                     effects.call_host(exec.id, &copy, &call.id, is_lasting);
+                    self.batch.delegated(exec.id);
                     self.emit(RunEvent::HostCall(Box::new(call)));
                 } else if is_lasting {
                     effects.execute(exec.id, &copy);

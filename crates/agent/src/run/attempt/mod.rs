@@ -324,6 +324,7 @@ impl Attempt<'_> {
             AttemptEvent::Delivered(Err(ChannelClosed)) => Some(CloseReason::Cancelled),
             AttemptEvent::Exec(open_execs::ExecEvent::Call(id, call)) => {
                 self.context.effects.add_part(id, &call.id);
+                self.batch.delegated(id);
                 self.emit(RunEvent::HostCall(Box::new(call)));
                 None
             }
