@@ -24,7 +24,7 @@ FIGURES := target/bench.jsonl
 LITELLM := target/litellm/.installed
 FUZZ_TARGETS := envelope message frames journal planner scenario
 
-.PHONY: demo program test packages compiled-tests clients bench lint lint-rust lint-shim fmt faults soak fuzz record schema counts docs audit release-dry-run platforms
+.PHONY: demo program test clients bench lint lint-rust lint-shim fmt faults soak fuzz record schema counts docs audit release-dry-run platforms
 
 # Real pi: with Cursor if CURSOR_API_KEY is set, else a tour with the simulator. Packages arrive
 # while the compiler works.
@@ -35,19 +35,17 @@ demo:
 program:
 	$(CARGO) build
 
-test: lint packages
-	./.ci/rust-tests
-
-# What the tests need, apart from the compiler.
-packages: $(NODE) $(PI) $(INSPECTOR) $(CLIENTS) $(OPENCODE) $(BROWSER) $(ACP)
+test: lint $(NODE) $(PI) $(INSPECTOR) $(CLIENTS) $(OPENCODE) $(BROWSER) $(ACP)
 	@command -v tmux >/dev/null || ./.ci/install tmux # to look at pi's screen
 	@command -v chromium >/dev/null || ./.ci/install chromium # the gateway's status page
 	@[ "$$(uname)" != Linux ] || command -v valgrind >/dev/null || ./.ci/install valgrind # counts instructions
 	@command -v lua5.4 >/dev/null || ./.ci/install lua5.4 # examples/host.lua
 	@lua5.4 -e 'require("cjson")' 2>/dev/null || ./.ci/install lua-cjson
+	./.ci/rust-tests
 
-compiled-tests:
-	./.ci/rust-tests compile
+# Python packages; those that cannot be installed here are left out.
+venv = test -d $(AGENTS)/$1 || (python3 -m venv $(AGENTS)/$1 && \
+  $(AGENTS)/$1/bin/pip install --quiet --requirement $(AGENTS)/$2) || echo "make clients: no $2"
 
 # Coding agents against the gateway and the simulator: each executes its own tools, in one run.
 clients: $(NODE) $(CLIENTS) $(OPENCODE) $(AGENTS)/node_modules/.installed
