@@ -394,11 +394,13 @@ impl SessionTask {
             system, messages, ..
         } = &request.transcript;
         let (sent, known) = (conversation.sent.as_ref(), conversation.answer.as_deref());
-        // A checkpoint from before this turn includes none of its answer.
-        let known = if sent.is_some_and(|sent| sent.len() > latest_start(messages)) {
-            known
+        // A checkpoint from before this turn includes none of its answer. What it lacks of the answer
+        // before, such as text before a card, is in the history.
+        let is_of_turn = sent.is_some_and(|sent| sent.len() > latest_start(messages));
+        let (known, earlier) = if is_of_turn {
+            (known, None)
         } else {
-            Some("")
+            (Some(""), known)
         };
         let gap = known.map_or(AnswerGap::None, |known| compare(known, progress.answer()));
         // What the history contains after the checkpoint is not sent separately.
@@ -422,7 +424,7 @@ impl SessionTask {
             }
         };
         let all = joined(words.iter().map(|words| words.message.clone())).unwrap_or_default();
-        let (conversation, text) = match plan_send(sent, None, &[], system, messages) {
+        let (conversation, text) = match plan_send(sent, earlier, &[], system, messages) {
             // The checkpoint lacks only the undelivered messages and the text after it.
             SendPlan::Nothing | SendPlan::Resume { .. } => {
                 (conversation, with_note(all.text, &gap))
