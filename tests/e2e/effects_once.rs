@@ -24,7 +24,7 @@ const SAVED: &str = r#"{ checkpoint = "auto" }"#;
 const REFUSED: &str = r#"{ end = { code = "permission_denied", message = "no" } }"#;
 const BROKEN: &str = r#"{ reset = "internal_error" }"#;
 /// The run does not accept an injected message.
-const REJECTED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { rejected = { reason = "no" } } } } }"#;
+pub const REJECTED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { rejected = { reason = "no" } } } } }"#;
 const NEXT_TURN: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { queuedForNextTurn = {} } } } }"#;
 const CANCELLED: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }"#;
 /// The result of a request that is answered from the record or with a question.
@@ -321,6 +321,41 @@ fn effects_are_known_to_the_run_of_a_rejected_message() {
             played(&simulator);
         }
     }
+}
+
+/// The server reports the end of the turn that it was asked to cancel. Its last checkpoint is older than
+/// the command, although the model had continued when it arrived.
+#[test]
+fn effects_are_known_after_a_cancelled_turn_that_ends() {
+    let first = Steps::new()
+        .context()
+        .then(SAVED)
+        .then(runs("a"))
+        .text("Hm. ")
+        .then(r#"{ checkpoint = "late" }"#)
+        .then(calls("look", "{}", "", &text("it says 42")))
+        .then(INJECTED)
+        .then(REJECTED)
+        .then(CANCELLED)
+        .usage()
+        .end()
+        .build();
+    let again = command("a", "may_throw = \"executed\"")
+        .replace(r#"toolCallId = "a""#, r#"toolCallId = "another""#);
+    let second = Steps::new()
+        .context()
+        .then(again)
+        .text("Done.")
+        .then(END)
+        .build();
+    let simulator = attempts(&[&first, &second]);
+    let place = TestFolders::new();
+    let mut session = place.session(&simulator);
+    let call = called(&session.prompt("go"));
+    session.result(&call, json!("it says 42"));
+    finished(&session.prompt("hurry"), "Done.");
+    assert_eq!(place.log(), "a ");
+    played(&simulator);
 }
 
 /// The same, but the user stops the turn before the run reports on the message.

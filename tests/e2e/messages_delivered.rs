@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use crate::effects_once::{attempts, in_any_conversation, user_messages};
-use crate::steering::INJECTED;
+use crate::steering::{INJECTED, QUEUED};
 use test_support::debug_log::state;
 use test_support::rpc_session::{CollectedTurn, RpcSession, tool};
 use test_support::scenario::{END, Steps, calls, text};
@@ -243,6 +243,133 @@ fn an_injected_message_that_no_checkpoint_includes_survives_a_kill() {
     let mut later = session.moved_to(&simulator, &state(&folder));
     let outcome = later.prompt("and now");
     assert_eq!(outcome.text, "Well. Read.", "{outcome:?}");
+    assert_eq!(injected(&simulator.recorded()), ["hurry", "hurry"]);
+}
+
+/// A checkpoint includes the message, but the server misses a blob of it, so the history is sent, which
+/// does not contain the message.
+#[test]
+fn an_injected_message_in_an_abandoned_checkpoint_is_sent_again() {
+    let first = Steps::new()
+        .text("Hm. ")
+        .then(INJECTED)
+        .then(DELIVERED)
+        .text("Read. ")
+        .checkpoint()
+        .text("More. ")
+        .checkpoint()
+        .step(json!({"end": {"code": "internal", "message": "Blob not found"}}))
+        .build();
+    let second = Steps::new()
+        .then(INJECTED)
+        .then(DELIVERED)
+        .text("Again.")
+        .then(END)
+        .build();
+    let simulator = in_any_conversation(&[&first, &second]);
+    let mut session = session(&simulator, &[]);
+    session.user("go");
+    let turn = session.begin();
+    inject(&mut session, &turn, "hurry");
+    let outcome = session.finish(&turn);
+    assert_eq!(outcome.stop, "error", "{outcome:?}");
+    // The host drops the failed answer and asks again.
+    session.messages.pop();
+    let outcome = session.turn();
+    assert_eq!(outcome.text, "Again.", "{outcome:?}");
+    assert_eq!(injected(&simulator.recorded()), ["hurry", "hurry"]);
+}
+
+/// The host changes its history in a pause, so the run that has the message is not continued.
+#[test]
+fn an_injected_message_survives_another_history() {
+    let first = Steps::new()
+        .text("Hm. ")
+        .then(INJECTED)
+        .then(DELIVERED)
+        .then(calls("look", "{}", r#"open = true, name = "a","#, "{}"))
+        .step(json!({"expect_cancel": true}))
+        .build();
+    let second = Steps::new()
+        .then(INJECTED)
+        .then(DELIVERED)
+        .text("Again.")
+        .then(END)
+        .build();
+    let simulator = in_any_conversation(&[&first, &second]);
+    let mut session = session(&simulator, &[]);
+    session.user("go");
+    let turn = session.begin();
+    inject(&mut session, &turn, "hurry");
+    let outcome = session.finish(&turn);
+    assert_eq!(outcome.stop, "toolUse", "{outcome:?}");
+    session.messages.clear();
+    assert_eq!(session.prompt("something else").text, "Again.");
+    assert_eq!(injected(&simulator.recorded()), ["hurry", "hurry"]);
+}
+
+/// A server that only queues a message which came with results, and the run that continues from the
+/// last checkpoint, which includes the results but not the message.
+fn queued_with_results() -> Simulator {
+    let first = Steps::new()
+        .then(calls("look", "{}", "", &text("it says 42")))
+        .then(INJECTED)
+        .then(QUEUED)
+        .text("Hm. ")
+        .checkpoint()
+        .text("Well. ")
+        .checkpoint()
+        .then(calls("slow", "{}", r#"open = true, name = "a","#, "{}"))
+        .stall()
+        .build();
+    let second = Steps::new()
+        .expect_state("last checkpoint")
+        .then(INJECTED)
+        .then(DELIVERED)
+        .text("Heard.")
+        .then(END)
+        .build();
+    in_any_conversation(&[&first, &second])
+}
+
+/// Plays the first run until its last call is offered, and kills the sidecar.
+fn killed_with_a_queued_message(
+    simulator: &Simulator,
+    folder: &tempfile::TempDir,
+) -> (RpcSession, CollectedTurn) {
+    let mut session = session(simulator, &state(folder));
+    let outcome = session.prompt("go");
+    session.result(&outcome.calls[0], json!("it says 42"));
+    let outcome = session.prompt("hurry");
+    assert_eq!(
+        (outcome.stop.as_str(), outcome.text.as_str()),
+        ("toolUse", "Hm. Well. "),
+        "{outcome:?}"
+    );
+    session.host.kill();
+    (session.moved_to(simulator, &state(folder)), outcome)
+}
+
+#[test]
+fn a_queued_message_of_the_history_survives_a_kill_in_a_pause() {
+    let (simulator, folder) = (queued_with_results(), tempfile::tempdir().unwrap());
+    let (mut later, outcome) = killed_with_a_queued_message(&simulator, &folder);
+    later.result(&outcome.calls[0], json!("done"));
+    let outcome = later.turn();
+    assert_eq!(outcome.text, "Heard.", "{outcome:?}");
+    assert_eq!(injected(&simulator.recorded()), ["hurry", "hurry"]);
+}
+
+/// The host has lost the answer and asks again. Its history ends with the message, which the stored
+/// checkpoint is taken to cover.
+#[test]
+fn a_queued_message_survives_a_kill_after_which_the_host_asks_again() {
+    let (simulator, folder) = (queued_with_results(), tempfile::tempdir().unwrap());
+    let (mut later, _) = killed_with_a_queued_message(&simulator, &folder);
+    later.messages.pop();
+    let outcome = later.turn();
+    assert_eq!(outcome.stop, "stop", "{outcome:?}");
+    assert!(outcome.text.ends_with("Heard."), "{outcome:?}");
     assert_eq!(injected(&simulator.recorded()), ["hurry", "hurry"]);
 }
 

@@ -3,7 +3,8 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::effects_once::{attempts, in_any_conversation, user_messages};
+use crate::effects_once::{REJECTED, attempts, in_any_conversation, user_messages};
+use crate::steering::INJECTED;
 use test_support::debug_log::{logged, state};
 use test_support::rpc_session::{CollectedTurn, OfferedCall, RpcSession};
 use test_support::scenario::{END, Steps, inline};
@@ -102,6 +103,40 @@ fn text_before_a_card_is_sent_after_the_user_stops_the_turn() {
         ("Four.", "stop")
     );
     assert_sent(&simulator, 1, &["Two.", "Three.", "go on"]);
+    assert!(
+        !user_messages(&simulator)[1].contains("One."),
+        "the checkpoint includes it"
+    );
+}
+
+/// The host returns the card with a message that the run rejects, so the message gets its own run.
+#[test]
+fn text_before_a_card_is_sent_with_a_rejected_message() {
+    let end = [INJECTED, REJECTED, CANCELLED].join(", ");
+    let first = Steps::new()
+        .text("One. ")
+        .checkpoint()
+        .text("Two. ")
+        .then(card("a"))
+        .then(READ)
+        .then(&end)
+        .build();
+    let next = Steps::new()
+        .expect_state("last checkpoint")
+        .text("Three.")
+        .then(END)
+        .build();
+    let simulator = attempts(&[&first, &next]);
+    let mut session = session(&simulator, &[]);
+    let outcome = session.prompt("go");
+    assert_eq!(outcome.text, "One. Two. ");
+    returns(&mut session, &displayed(&outcome));
+    let outcome = session.prompt("hurry");
+    assert_eq!(
+        (outcome.text.as_str(), outcome.stop.as_str()),
+        ("Three.", "stop")
+    );
+    assert_sent(&simulator, 1, &["Two.", "hurry"]);
     assert!(
         !user_messages(&simulator)[1].contains("One."),
         "the checkpoint includes it"

@@ -25,9 +25,32 @@ pub fn gap(known: Option<&str>, after: &[Message]) -> AnswerGap {
     let Some(known) = known else {
         return AnswerGap::None;
     };
-    let answers = after.iter().map_while(Message::as_answer);
-    let shown: String = answers.flat_map(|answer| answer.texts()).collect();
-    compare(known, &shown)
+    let texts = |messages: &[Message]| -> String {
+        let answers = messages.iter().map_while(Message::as_answer);
+        answers.flat_map(|answer| answer.texts()).collect()
+    };
+    match compare(known, &texts(after)) {
+        // A turn that takes over a run which has ended shows the rest of its answer first, in the
+        // answer to the next message.
+        AnswerGap::Unshown(rest) if begins_with(&texts(after_next_input(after)), &rest) => {
+            AnswerGap::None
+        }
+        gap => gap,
+    }
+}
+
+/// Returns the messages from the next answer on that follows a message of another kind.
+fn after_next_input(messages: &[Message]) -> &[Message] {
+    let input = messages.iter().position(|message| !message.is_answer());
+    let rest = &messages[input.unwrap_or(messages.len())..];
+    let answer = rest.iter().position(Message::is_answer);
+    &rest[answer.unwrap_or(rest.len())..]
+}
+
+/// Returns whether a text begins with another one.
+fn begins_with(text: &str, start: &str) -> bool {
+    let mut letters = visible(text).map(|(_, letter)| letter);
+    visible(start).all(|(_, letter)| letters.next() == Some(letter))
 }
 
 /// Compares the text in a checkpoint with the text that was shown.

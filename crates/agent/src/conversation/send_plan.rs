@@ -280,6 +280,29 @@ mod tests {
         );
     }
 
+    /// The run had ended when the next message came, so that turn showed the rest of its answer.
+    #[test]
+    fn the_rest_of_an_answer_is_not_shown_again_after_the_next_message() {
+        let sent = Fingerprint::of("S", &[user("hi", 1)]);
+        let after = |answer: &str| {
+            [
+                user("hi", 1),
+                user("and this", 2),
+                assistant(answer, 3),
+                user("go on", 4),
+            ]
+        };
+        let unshown = |answer: &str| {
+            let after = after(answer);
+            match plan_send(Some(&sent), Some("One. Two. "), &[], "S", &after) {
+                SendPlan::Incremental { unshown, .. } => unshown,
+                plan => panic!("{plan:?}"),
+            }
+        };
+        assert_eq!(unshown("One.\nTwo. Three."), "");
+        assert_eq!(unshown("Three."), "One. Two. ");
+    }
+
     #[test]
     fn a_rewritten_history_is_sent_in_full_and_the_message_once() {
         let sent = Fingerprint::of("S", &[user("hi", 1)]);

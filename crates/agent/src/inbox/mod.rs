@@ -24,6 +24,9 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     messages: Vec<InboxMessage>,
+    /// Separately sent messages that a checkpoint includes, until the prompt is answered: if that
+    /// checkpoint is abandoned, nothing else contains them.
+    saved: Vec<UserMessage>,
     /// Whether the run is cancelled because it did not accept a message.
     is_released: bool,
 }
@@ -43,6 +46,17 @@ pub(crate) enum Source {
 pub(crate) struct UnsavedMessage {
     pub(crate) message: UserMessage,
     pub(crate) source: Source,
+}
+
+impl UnsavedMessage {
+    /// Returns whether a run that is sent the history after its first `sent` messages does not get
+    /// the message from it.
+    fn is_left(&self, sent: usize) -> bool {
+        match self.source {
+            Source::Separate => true,
+            Source::History(place) => place <= sent,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -141,13 +155,28 @@ impl Inbox {
                 MessageEvent::Checkpoint
             });
         }
-        let is_unsaved = |message: &InboxMessage| message.phase != MessagePhase::InCheckpoint;
-        self.messages.retain(is_unsaved);
+        let is_saved = |message: &mut InboxMessage| message.phase == MessagePhase::InCheckpoint;
+        let saved = self.messages.extract_if(.., is_saved);
+        let separate = saved.filter(|message| message.unsaved.source == Source::Separate);
+        self.saved
+            .extend(separate.map(|message| message.unsaved.message));
     }
 
     /// Records that the run has finished: its answer covers every delivered message.
     pub(crate) fn finish(&mut self) {
         self.messages.retain(InboxMessage::is_pending);
+        self.saved.clear();
+    }
+
+    /// Takes over what another inbox knows about messages that a checkpoint includes.
+    pub(crate) fn keep_saved(&mut self, run: &mut Self) {
+        self.saved.append(&mut run.saved);
+    }
+
+    /// Records that the checkpoint is abandoned: the next run is sent the messages that it included.
+    pub(crate) fn checkpoint_lost(&mut self) {
+        let lost = std::mem::take(&mut self.saved);
+        self.add_first(lost);
     }
 
     /// Returns the injections to send on a new stream, which continues from the newest checkpoint:
@@ -235,6 +264,14 @@ impl Inbox {
         !self.messages.iter().any(InboxMessage::is_pending)
     }
 
+    /// Returns the messages that another process would not get from the history, of which the
+    /// checkpoint covers this many messages: the one that it covers may not include them yet.
+    pub(crate) fn unsaved(&self, covered: usize) -> Vec<UserMessage> {
+        let unsaved = self.messages.iter().map(|message| &message.unsaved);
+        let left = unsaved.filter(|unsaved| unsaved.is_left(covered));
+        left.map(|unsaved| unsaved.message.clone()).collect()
+    }
+
     /// Returns the separately sent messages, which no history contains.
     pub(crate) fn separate(&self) -> Vec<UserMessage> {
         let unsaved = self.messages.iter().map(|message| &message.unsaved);
@@ -255,11 +292,8 @@ impl Inbox {
     /// Returns all messages, without those that a run which is sent this many messages of the
     /// history gets from it.
     pub(crate) fn take_except(&mut self, sent: usize) -> Vec<UserMessage> {
-        let is_left = |unsaved: &UnsavedMessage| match unsaved.source {
-            Source::Separate => true,
-            Source::History(place) => place <= sent,
-        };
-        let left = self.take().into_iter().filter(is_left);
+        let messages = self.take().into_iter();
+        let left = messages.filter(|unsaved| unsaved.is_left(sent));
         left.map(|unsaved| unsaved.message).collect()
     }
 }

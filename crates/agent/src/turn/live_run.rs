@@ -344,7 +344,8 @@ impl LiveRun {
     /// does not wait for the disk each time.
     pub(super) async fn save(&mut self) -> Result<(), StoreError> {
         if !self.is_saved {
-            self.conversation.messages = self.inbox.separate();
+            let covered = self.conversation.sent.as_ref().map_or(0, Fingerprint::len);
+            self.conversation.messages = self.inbox.unsaved(covered);
             self.conversation.save().await?;
             self.is_saved = true;
         }

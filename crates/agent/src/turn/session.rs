@@ -315,10 +315,12 @@ impl SessionTask {
             live.leave().await;
             let ended = live.drain(std::future::ready(())).await;
             effects = ended.map(|ended| ended.effects);
+            self.inbox.keep_saved(&mut live.inbox);
             self.inbox.add(live.inbox.separate());
             self.cards = Some(live.into_parts().1);
         }
         self.effects.rewritten(effects);
+        self.inbox.checkpoint_lost();
         self.slot.forget(&self.inbox.separate()).await;
     }
 
@@ -332,7 +334,7 @@ impl SessionTask {
             if unread.is_some() {
                 (live.conversation.unread, live.conversation.pause) = (unread, pause);
             }
-            self.inbox.add(live.take_unsaved());
+            self.keep_messages(&mut live);
             if let Some(ended) = ended {
                 self.effects.keep(live.history(), ended.effects);
             }
@@ -392,13 +394,14 @@ impl SessionTask {
                 Pause::Over(ended) => ended.map(|ended| *ended),
             };
             self.count_run(ended.as_ref(), &mut progress);
+            self.inbox.keep_saved(&mut live.inbox);
             if let Some(again) = self
                 .recover_run(&live, ended.as_ref(), &request, &mut progress)
                 .await
             {
                 let unsaved = live.take_unsaved();
                 live = again;
-                for words in unsaved {
+                for words in self.inbox.take_except(0).into_iter().chain(unsaved) {
                     live.inject(words, Source::Separate).await;
                 }
                 continue;
@@ -442,10 +445,17 @@ impl SessionTask {
             self.notice(&request, notice).await;
             if let Stop::Finished = stop {
                 self.effects.answered();
+                self.inbox.finish();
                 self.last_answer = LastAnswer::of(&request, progress.answer());
             }
             return progress.result(stop, cause, &request);
         }
+    }
+
+    /// Keeps the messages that the conversation of a run which has ended may lack, now or later.
+    fn keep_messages(&mut self, live: &mut LiveRun) {
+        self.inbox.keep_saved(&mut live.inbox);
+        self.inbox.add(live.take_unsaved());
     }
 
     /// Adds Cursor's counters of a run to those of the turn and the session.
@@ -506,7 +516,7 @@ impl SessionTask {
         let effects = ended.map(|ended| ended.effects);
         self.effects.stopped(history, effects);
         // These messages were reported as accepted.
-        self.inbox.add(live.take_unsaved());
+        self.keep_messages(&mut live);
         self.inbox.add(last);
         if let Some(notice) = self.put(live.conversation).await {
             tracing::warn!("{notice}");

@@ -67,7 +67,10 @@ impl Attempt<'_> {
         match event {
             RunEvent::Text(text) | RunEvent::Thinking(text) if text.is_empty() => {}
             RunEvent::Text(_) | RunEvent::Thinking(_) => self.context.effects.model_progressed(),
-            RunEvent::TurnEnded(_) => self.context.effects.turn_ended(),
+            // A turn that was cancelled ends without an answer, so its end proves nothing.
+            RunEvent::TurnEnded(_) if self.cancel_deadline.is_none() => {
+                self.context.effects.turn_ended();
+            }
             // The model reads a message after the results that were sent before it. That a message
             // was queued or rejected says nothing about the model.
             RunEvent::Injection(report) if is_delivered(report) => {

@@ -35,18 +35,24 @@ impl SessionTask {
         request: &mut OpenTurn,
         progress: &mut TurnProgress,
     ) -> Result<LiveRun, TurnResult> {
+        let mut unsent = latest_start(&request.transcript.messages);
         let mut live = match self.resume_parked(request, progress).await {
             Some(live) => live,
             None => {
                 if let Some(result) = self.repeat_answer(request, progress).await {
                     return Err(result);
                 }
-                self.start_run(request, progress).await?
+                let live = self.start_run(request, progress).await?;
+                // A message that the checkpoint is taken to cover is not sent with the history.
+                if let Some(sent) = &live.conversation.sent {
+                    unsent = sent.len();
+                }
+                live
             }
         };
         self.cards = None;
         let messages = &request.transcript.messages;
-        let now = user_texts(&messages[latest_start(messages)..]);
+        let now = user_texts(messages.get(unsent..).unwrap_or_default());
         for words in self.inbox.take_except(0) {
             // The host's history may contain the message by now.
             if !now.contains(&words.text) {
@@ -86,11 +92,13 @@ impl SessionTask {
             if let Some(ended) = live.drain(std::future::ready(())).await {
                 self.effects.keep(live.history(), ended.effects);
             }
+            self.inbox.keep_saved(&mut live.inbox);
+            self.inbox.add(live.inbox.separate());
         } else {
             live.drop_resent(messages);
             self.effects.keep(request.history(), live.effects());
             live.lose();
-            self.inbox.add(live.take_unsaved());
+            self.keep_messages(&mut live);
             let notice = self.put(live.conversation).await;
             self.notice(request, notice).await;
         }
@@ -250,6 +258,7 @@ impl SessionTask {
         let notice = self.put(conversation).await;
         self.notice(request, notice).await;
         self.effects.answered();
+        self.inbox.finish();
         progress.result(Stop::Finished, None, request)
     }
 
@@ -337,6 +346,9 @@ impl SessionTask {
             }
         }
         let started_from = start(&conversation);
+        if started_from == Start::History {
+            self.inbox.checkpoint_lost();
+        }
         let (effects, log_file) = self.effects.begin(request, &conversation, started_from);
         let resources = start_run::SessionResources {
             recorded: &self.recorded,
@@ -393,11 +405,13 @@ impl SessionTask {
             system, messages, ..
         } = &request.transcript;
         let (sent, known) = (conversation.sent.as_ref(), conversation.answer.as_deref());
-        // A checkpoint from before this turn includes none of its answer.
-        let known = if sent.is_some_and(|sent| sent.len() > latest_start(messages)) {
-            known
+        // A checkpoint from before this turn includes none of its answer. What it lacks of the answer
+        // before, such as text before a card, is in the history.
+        let is_of_turn = sent.is_some_and(|sent| sent.len() > latest_start(messages));
+        let (known, earlier) = if is_of_turn {
+            (known, None)
         } else {
-            Some("")
+            (Some(""), known)
         };
         let gap = known.map_or(AnswerGap::None, |known| compare(known, progress.answer()));
         // What the history contains after the checkpoint is not sent separately.
@@ -421,7 +435,7 @@ impl SessionTask {
             }
         };
         let all = joined(words.iter().map(|words| words.message.clone())).unwrap_or_default();
-        let (conversation, text) = match plan_send(sent, None, &[], system, messages) {
+        let (conversation, text) = match plan_send(sent, earlier, &[], system, messages) {
             // The checkpoint lacks only the undelivered messages and the text after it.
             SendPlan::Nothing | SendPlan::Resume { .. } => {
                 (conversation, with_note(all.text, &gap))
@@ -456,6 +470,9 @@ impl SessionTask {
         progress.start_paragraph();
         let mut live = self.launch(conversation, action, request, progress).await;
         live.inbox.start_with(words);
+        for words in self.inbox.take_except(0) {
+            live.inject(words, Source::Separate).await;
+        }
         Ok(live)
     }
 }
