@@ -32,8 +32,9 @@ demo:
 	@$(MAKE) --no-print-directory -j2 program $(NODE) $(PI_087)
 	./.ci/demo
 
+# For a demo, debug information and what makes the next build faster only cost time.
 program:
-	$(CARGO) build
+	CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=none $(CARGO) build
 
 test: lint $(NODE) $(PI) $(INSPECTOR) $(CLIENTS) $(OPENCODE) $(BROWSER) $(ACP)
 	@command -v tmux >/dev/null || ./.ci/install tmux # to look at pi's screen

@@ -7,22 +7,22 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use jsonrpsee::core::RegisterMethodError;
 use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Extensions, RpcModule};
-use schemars::{JsonSchema, schema_for};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use tokio::sync::watch;
-use ts_rs::TS;
 
 use super::account::{self, Logins};
 use super::early_params::EarlyParams;
 use super::error::{self, INVALID_PARAMS};
+use super::message_type::MessageType;
+#[cfg(test)]
+use super::method_types::MethodTypes;
 use super::models::{ListFreshness, ModelService};
 use super::peer::Peer;
 use super::protocol::*;
 use super::slash_commands::{self, ShownNotices};
 use super::turns::{TurnContext, Turns};
-use super::typescript::{MethodTypes, TypeScript};
 use super::{bridge_endpoint, host_info, host_watch, user_choices};
 use crate::config::parse::{DisplaySurface, NativeDisplay};
 use crate::config::{CardOptions, Config, EffectiveValue, Setting, ValueSource};
@@ -81,37 +81,16 @@ impl Context {
     }
 }
 
-/// A method. The generators of its schema and types run on demand, because `initialize` needs
-/// neither.
-pub(super) struct MethodSpec {
-    pub(super) name: &'static str,
-    pub(super) schema: fn() -> Json,
-    pub(super) typescript: fn(&mut TypeScript) -> MethodTypes,
-}
-
 /// Adds a method to the registry.
 type Register = dyn FnOnce(&mut RpcModule<Context>) -> Result<(), RegisterMethodError>;
 
 /// A method of ours and its handler.
 pub(super) struct RegisteredMethod {
-    pub(super) spec: MethodSpec,
+    pub(super) name: &'static str,
+    /// What the reference of the protocol is generated from.
+    #[cfg(test)]
+    pub(super) types: MethodTypes,
     register: Box<Register>,
-}
-
-/// Describes a request.
-fn request<Params, Answer>(name: &'static str) -> MethodSpec
-where
-    Params: JsonSchema + TS + 'static,
-    Answer: JsonSchema + TS + 'static,
-{
-    MethodSpec {
-        name,
-        schema: || json!({"params": schema_for!(Params), "result": schema_for!(Answer)}),
-        typescript: |types| MethodTypes {
-            params: types.name::<Params>(),
-            result: types.name::<Answer>(),
-        },
-    }
 }
 
 /// Describes a method of ours, whose parameters are validated before its handler is called.
@@ -120,12 +99,14 @@ fn method<Params, Answer, Handling>(
     handler: impl Fn(Params, Arc<Context>, Extensions) -> Handling + Clone + Send + Sync + 'static,
 ) -> RegisteredMethod
 where
-    Params: DeserializeOwned + JsonSchema + TS + Send + 'static,
-    Answer: Serialize + Clone + JsonSchema + TS + 'static,
+    Params: DeserializeOwned + MessageType + Send,
+    Answer: Serialize + Clone + MessageType,
     Handling: Future<Output = Result<Answer, ErrorObjectOwned>> + Send + 'static,
 {
     RegisteredMethod {
-        spec: request::<Params, Answer>(name),
+        name,
+        #[cfg(test)]
+        types: MethodTypes::request::<Params, Answer>(name),
         register: Box::new(move |module| {
             let register =
                 module.register_async_method(name, move |params, context, extensions| {
@@ -141,36 +122,6 @@ where
             register.map(|_| ())
         }),
     }
-}
-
-fn notification<Params>(name: &'static str) -> MethodSpec
-where
-    Params: JsonSchema + TS + 'static,
-{
-    MethodSpec {
-        name,
-        schema: || json!({"params": schema_for!(Params)}),
-        typescript: |types| MethodTypes {
-            params: types.name::<Params>(),
-            result: String::new(),
-        },
-    }
-}
-
-/// Returns the notifications to a host.
-pub(super) fn notifications() -> Vec<MethodSpec> {
-    vec![
-        notification::<TurnEventParams>("turn/event"),
-        notification::<LogMessageParams>("log/message"),
-    ]
-}
-
-/// Returns the requests to a host that supports them.
-pub(super) fn host_requests() -> Vec<MethodSpec> {
-    vec![
-        request::<ToolCallParams, ToolCallResult>("tool/call"),
-        request::<PermissionRequestParams, PermissionRequestResult>("permission/request"),
-    ]
 }
 
 /// Returns every method of ours.
@@ -371,10 +322,7 @@ fn initialize(
         name: env!("CARGO_PKG_NAME").into(),
         version: env!("CARGO_PKG_VERSION").into(),
         protocol_version: PROTOCOL_VERSION,
-        methods: methods()
-            .iter()
-            .map(|method| method.spec.name.into())
-            .collect(),
+        methods: methods().iter().map(|method| method.name.into()).collect(),
         cards: wants_cards(params.host.mode, context.config.cards),
         commands: slash_commands::specs(),
         flags: user_choices::flags(),

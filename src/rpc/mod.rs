@@ -16,6 +16,9 @@ mod host_watch;
 #[doc(hidden)]
 pub mod host_messages;
 mod message_peek;
+mod message_type;
+#[cfg(test)]
+mod method_types;
 mod methods;
 mod models;
 mod peer;
@@ -28,6 +31,7 @@ mod stdio;
 mod turn_events;
 mod turn_result;
 mod turns;
+#[cfg(test)]
 mod typescript;
 mod user_choices;
 mod wait_clock;
@@ -47,7 +51,7 @@ use agent_tools::shell::reaper::ChildReaper;
 
 pub use peer::{ExitKind, Peer, RequestError};
 pub use protocol::*;
-pub use schema::schema;
+pub use schema::SCHEMA;
 
 /// How long the last responses may take to be written.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(500);

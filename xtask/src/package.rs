@@ -118,6 +118,8 @@ fn cargo(command: &str, target: &str, folder: &str) -> anyhow::Result<PathBuf> {
         .args([command, "--locked", "--profile", "dist", "--bin", PROGRAM])
         .args(["--target", target])
         .env("PATH", std::env::join_paths(with_zig)?)
+        // zig only compiles C for it; see .cargo/config.toml.
+        .envs(linker(target))
         // Assembled before, because few machines have its assembler.
         .env("AWS_LC_SYS_PREBUILT_NASM", "1")
         .current_dir(root())
@@ -132,6 +134,13 @@ fn cargo(command: &str, target: &str, folder: &str) -> anyhow::Result<PathBuf> {
         PROGRAM
     };
     Ok(program.join(name))
+}
+
+/// Returns the variable that keeps Rust's own linker for a static program.
+fn linker(target: &str) -> Option<(String, &'static str)> {
+    let variable = target.to_uppercase().replace('-', "_");
+    let is_static = target.ends_with("-musl");
+    is_static.then(|| (format!("CARGO_TARGET_{variable}_LINKER"), "rust-lld"))
 }
 
 /// Writes the packages and `SHA256SUMS`, and returns the packages, the main one last.

@@ -21,6 +21,7 @@ pub mod cursor_config;
 mod errno;
 pub mod handlers;
 pub mod host_delegate;
+mod line_diff;
 pub mod local_http;
 pub mod permission;
 pub mod policy;

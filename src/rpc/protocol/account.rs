@@ -1,16 +1,20 @@
 //! `login/*` and `account/*`: the user's Cursor account.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+#[cfg(test)]
 use ts_rs::TS;
 
 /// `login/start`: no parameters.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoginStartParams {}
 
 /// A login that was started.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct LoginStartResult {
     /// The id for `login/wait`.
@@ -22,7 +26,8 @@ pub struct LoginStartResult {
 }
 
 /// `login/wait`: answered when the user has signed in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoginWaitParams {
     /// The id from `login/start`.
@@ -34,7 +39,8 @@ pub struct LoginWaitParams {
 }
 
 /// `login/cancel`: ends a login; an open `login/wait` fails.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoginCancelParams {
     /// The id from `login/start`.
@@ -42,7 +48,8 @@ pub struct LoginCancelParams {
 }
 
 /// The answer to `login/cancel`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct LoginCancelResult {
     /// Whether there was such a login.
@@ -50,7 +57,8 @@ pub struct LoginCancelResult {
 }
 
 /// `login/refresh`: renews a login that the host stores.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoginRefreshParams {
     /// The stored text that the host sends as `apiKey`.
@@ -67,7 +75,8 @@ impl std::fmt::Debug for LoginRefreshParams {
 }
 
 /// The tokens of a login, for a host that stores them.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct HostLogin {
     /// What the host sends as `apiKey`. It contains both tokens, so that a run can outlive the first.
@@ -75,7 +84,7 @@ pub struct HostLogin {
     /// The refresh token; empty if the login cannot be renewed.
     pub refresh: String,
     /// When the host should renew them with `login/refresh`, in milliseconds since 1970.
-    #[ts(type = "number")]
+    #[cfg_attr(test, ts(type = "number"))]
     pub expires: u64,
 }
 
@@ -87,7 +96,8 @@ impl std::fmt::Debug for HostLogin {
 }
 
 /// A completed login.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct LoginWaitResult {
     /// The email address of the user.
@@ -95,7 +105,7 @@ pub struct LoginWaitResult {
     pub email: Option<String>,
     /// When the access token should be renewed, in milliseconds since 1970. The side that stores the
     /// login does it.
-    #[ts(type = "number")]
+    #[cfg_attr(test, ts(type = "number"))]
     pub expires_at: u64,
     /// The tokens, if the host stores the login.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,7 +113,8 @@ pub struct LoginWaitResult {
 }
 
 /// `account/status`: the user's Cursor account, requested from Cursor now.
-#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AccountStatusParams {
     /// The Cursor API key, if the host has one; else `CURSOR_API_KEY`, else the login's.
@@ -120,7 +131,8 @@ impl std::fmt::Debug for AccountStatusParams {
 }
 
 /// The answer to `account/status`.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct AccountStatus {
     /// Where the key comes from; absent without a key.
@@ -141,7 +153,8 @@ pub struct AccountStatus {
 }
 
 /// Where a key comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub enum KeyOrigin {
     /// From the host.
@@ -157,7 +170,8 @@ pub enum KeyOrigin {
 }
 
 /// A plan and its usage. What Cursor does not report is absent.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct AccountPlan {
     /// Its name.
@@ -186,7 +200,7 @@ pub struct AccountPlan {
     pub on_demand_limit_cents: Option<i32>,
     /// When the period ends, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(type = "number")]
+    #[cfg_attr(test, ts(type = "number"))]
     pub period_ends_at: Option<i64>,
     /// Cursor's own message about the usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,11 +1,14 @@
 //! `bridge/*`: the host's tools for other agents.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+#[cfg(test)]
 use ts_rs::TS;
 
 /// `bridge/endpoint`: where another agent can call the tools of a session's live run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BridgeEndpointParams {
     /// The session.
@@ -13,7 +16,8 @@ pub struct BridgeEndpointParams {
 }
 
 /// The answer to `bridge/endpoint`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct BridgeEndpointResult {
     /// `null` if the session has no live run, or the run offers no tools.
@@ -21,7 +25,8 @@ pub struct BridgeEndpointResult {
 }
 
 /// An MCP server (Streamable HTTP) on this machine, available while the run exists.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct BridgeEndpoint {
     /// Its URL. Requests also need the token.
@@ -33,7 +38,8 @@ pub struct BridgeEndpoint {
 }
 
 /// A tool of the endpoint.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct BridgeTool {
     /// Its name in the endpoint.

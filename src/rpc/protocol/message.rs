@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
+#[cfg(test)]
 use ts_rs::TS;
 
 use super::HostTool;
@@ -43,7 +45,8 @@ impl PartialEq for RawMessage {
 
 /// One message of a transcript. Further fields are ignored, except that a changed content makes
 /// it another message.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(tag = "role", rename_all = "camelCase")]
 pub enum HostMessage {
     /// Adds to the system prompt and changes the tools.
@@ -51,19 +54,19 @@ pub enum HostMessage {
     System {
         /// Text to append.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         content: Option<TextContent>,
         /// Named parts of the prompt to set; `null` removes one.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         sections: Option<BTreeMap<String, Option<String>>>,
         /// Tools that the model may call from now on.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         tools_added: Option<Vec<HostTool>>,
         /// Tools that it may no longer call.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         tools_removed: Option<Vec<ToolName>>,
     },
     /// The same as `system`.
@@ -77,7 +80,7 @@ pub enum HostMessage {
         content: UserContent,
         /// When it was written. Identifies the message, so it must not change.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         timestamp: Option<f64>,
     },
     /// An answer of the model.
@@ -85,19 +88,19 @@ pub enum HostMessage {
     Assistant {
         /// Its text, thinking and tool calls.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         content: Option<AssistantContent>,
         /// Tool calls as in OpenAI's chat completions.
         #[serde(rename = "tool_calls", skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         tool_calls: Option<Vec<FunctionCall>>,
         /// How it ended. After `toolUse`, `error` and `aborted` the turn continues.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         stop_reason: Option<String>,
         /// When it was written.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         timestamp: Option<f64>,
     },
     /// The result of a tool call.
@@ -107,17 +110,17 @@ pub enum HostMessage {
         tool_call_id: String,
         /// The host's name of the tool.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         tool_name: Option<String>,
         /// What the tool returned. The model receives a block of another type as JSON.
         content: UserContent,
         /// Whether the tool failed.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         is_error: Option<bool>,
         /// When it was written.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         timestamp: Option<f64>,
     },
     /// The result of a tool call, as in OpenAI's chat completions.
@@ -134,11 +137,11 @@ pub enum HostMessage {
         command: String,
         /// What it printed.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         output: Option<String>,
         /// Whether the model must not see it.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         exclude_from_context: Option<bool>,
     },
     /// Added by another program. The model reads it as a message of the user.
@@ -159,7 +162,8 @@ pub enum HostMessage {
 }
 
 /// Text, whole or in blocks.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(untagged)]
 #[allow(missing_docs)]
 pub enum TextContent {
@@ -168,7 +172,8 @@ pub enum TextContent {
 }
 
 /// A block of text.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum TextBlock {
     /// Text.
@@ -179,7 +184,8 @@ pub enum TextBlock {
 }
 
 /// Text, or blocks of text and images.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(untagged)]
 #[allow(missing_docs)]
 pub enum UserContent {
@@ -188,7 +194,8 @@ pub enum UserContent {
 }
 
 /// A block of a user's message or a tool result.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum UserBlock {
     /// Text.
@@ -201,15 +208,15 @@ pub enum UserBlock {
     Image {
         /// Its bytes in base64.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         data: Option<String>,
         /// Its declared type; the bytes decide.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         mime_type: Option<String>,
         /// The image, if `data` is absent.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         source: Option<ImageSource>,
     },
     /// An image as in OpenAI's API.
@@ -223,17 +230,18 @@ pub enum UserBlock {
         tool_use_id: String,
         /// What the tool returned.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         content: Option<UserContent>,
         /// Whether the tool failed.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[ts(optional)]
+        #[cfg_attr(test, ts(optional))]
         is_error: Option<bool>,
     },
 }
 
 /// An image as in Anthropic's API.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum ImageSource {
     /// An image in the message.
@@ -246,14 +254,16 @@ pub enum ImageSource {
 }
 
 /// An image as in OpenAI's API.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 pub struct ImageUrl {
     /// `data:image/…;base64,…`. Other addresses are not fetched.
     pub url: String,
 }
 
 /// Text, or blocks of text, thinking and tool calls.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(untagged)]
 #[allow(missing_docs)]
 pub enum AssistantContent {
@@ -262,7 +272,8 @@ pub enum AssistantContent {
 }
 
 /// A block of an answer.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AssistantBlock {
     /// Text.
@@ -290,7 +301,7 @@ pub enum AssistantBlock {
         /// The host's name of the tool.
         name: String,
         /// Its arguments.
-        #[ts(type = "Record<string, unknown>")]
+        #[cfg_attr(test, ts(type = "Record<string, unknown>"))]
         arguments: serde_json::Value,
     },
     /// A tool call as in Anthropic's API.
@@ -300,7 +311,7 @@ pub enum AssistantBlock {
         /// The host's name of the tool.
         name: String,
         /// Its arguments.
-        #[ts(type = "Record<string, unknown>")]
+        #[cfg_attr(test, ts(type = "Record<string, unknown>"))]
         input: serde_json::Value,
     },
     /// An image, which is not sent again.
@@ -308,7 +319,8 @@ pub enum AssistantBlock {
 }
 
 /// A tool call as in OpenAI's chat completions.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 pub struct FunctionCall {
     /// Its id.
     pub id: String,
@@ -317,7 +329,8 @@ pub struct FunctionCall {
 }
 
 /// The function of a tool call.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 pub struct CalledFunction {
     /// The host's name of the tool.
     pub name: String,
@@ -326,7 +339,8 @@ pub struct CalledFunction {
 }
 
 /// The name of a tool.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 pub struct ToolName {
     /// The name.
     pub name: String,

@@ -10,8 +10,10 @@ mod turn;
 
 use std::collections::BTreeMap;
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+#[cfg(test)]
 use ts_rs::TS;
 
 use agent_tools::permission::Permission;
@@ -28,7 +30,8 @@ pub use turn::*;
 pub const PROTOCOL_VERSION: u32 = 1;
 
 /// `initialize`: required first, and only once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InitializeParams {
     /// The protocol version of the host.
@@ -41,59 +44,60 @@ pub struct InitializeParams {
     /// Who executes Cursor's native tools, unless a turn states otherwise. By default the sidecar
     /// executes none: the host's own tools execute what they can, and the rest is refused.
     #[serde(default)]
-    #[ts(as = "Option<_>", optional)]
+    #[cfg_attr(test, ts(as = "Option<_>", optional))]
     pub native_tools: NativeTools,
 }
 
 /// Who executes Cursor's native tools, by kind. The user's settings may name another executor,
 /// but what is `off` here stays off.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NativeTools {
     /// For kinds that are not stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
+    #[cfg_attr(test, ts(optional))]
     pub default: Option<NativeMode>,
     /// Reading files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
+    #[cfg_attr(test, ts(optional))]
     pub read: Option<NativeMode>,
     /// Listing folders and finding files by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
+    #[cfg_attr(test, ts(optional))]
     pub ls: Option<NativeMode>,
     /// Searching in files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
+    #[cfg_attr(test, ts(optional))]
     pub grep: Option<NativeMode>,
     /// Writing and editing files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
+    #[cfg_attr(test, ts(optional))]
     pub write: Option<NativeMode>,
     /// Deleting files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
+    #[cfg_attr(test, ts(optional))]
     pub delete: Option<NativeMode>,
     /// Running commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
+    #[cfg_attr(test, ts(optional))]
     pub shell: Option<NativeMode>,
     /// Fetching web pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
+    #[cfg_attr(test, ts(optional))]
     pub fetch: Option<NativeMode>,
     /// Reading changes from git.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
+    #[cfg_attr(test, ts(optional))]
     pub git_diff: Option<NativeMode>,
     /// Reading diagnostics of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
+    #[cfg_attr(test, ts(optional))]
     pub diagnostics: Option<NativeMode>,
     /// Whether a kind is executed only while the host offers a tool for the same work: `bash`
     /// for shell, `write` or `edit` for write and delete, `read`, `grep`, `find` or `ls`.
     #[serde(default)]
-    #[ts(as = "Option<_>", optional)]
+    #[cfg_attr(test, ts(as = "Option<_>", optional))]
     pub require_host_tool: bool,
 }
 
@@ -122,7 +126,8 @@ impl From<&NativeTools> for HostPolicy {
 }
 
 /// Who executes a native tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "lowercase")]
 pub enum NativeMode {
     /// The sidecar.
@@ -148,7 +153,8 @@ impl From<NativeMode> for ExecutedBy {
 
 /// `permission/request`, from the sidecar: may a native tool be executed? Sent in mode `ask`; an
 /// error response denies.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionRequestParams {
     /// The turn that asks.
@@ -160,7 +166,8 @@ pub struct PermissionRequestParams {
 }
 
 /// The answer to `permission/request`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionRequestResult {
     /// The user's decision.
@@ -168,7 +175,8 @@ pub struct PermissionRequestResult {
 }
 
 /// The user's decision about a native tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub enum PermissionDecision {
     /// Execute this once.
@@ -190,7 +198,8 @@ impl From<PermissionDecision> for Permission {
 }
 
 /// What a host supports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct HostCapabilities {
     /// When the host executes its tools.
@@ -198,12 +207,13 @@ pub struct HostCapabilities {
     pub tools: HostToolTiming,
     /// Whether the host displays what a turn waits for.
     #[serde(default)]
-    #[ts(as = "Option<_>", optional)]
+    #[cfg_attr(test, ts(as = "Option<_>", optional))]
     pub waiting: bool,
 }
 
 /// When a host executes its tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "lowercase")]
 pub enum HostToolTiming {
     /// Between turns: calls end a turn, and the next one contains the results.
@@ -214,7 +224,8 @@ pub enum HostToolTiming {
 }
 
 /// Facts about a host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HostInfo {
     /// Its name, such as `pi`.
@@ -228,11 +239,11 @@ pub struct HostInfo {
     pub program: Option<String>,
     /// How it runs.
     #[serde(default)]
-    #[ts(as = "Option<_>", optional)]
+    #[cfg_attr(test, ts(as = "Option<_>", optional))]
     pub mode: HostMode,
     /// The thinking levels it supports, lowest first; pi's follow from its version.
     #[serde(default)]
-    #[ts(as = "Option<_>", optional)]
+    #[cfg_attr(test, ts(as = "Option<_>", optional))]
     pub thinking_levels: Vec<String>,
     /// Its working directory; the sidecar's if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -243,7 +254,8 @@ pub struct HostInfo {
 }
 
 /// How a host runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "lowercase")]
 pub enum HostMode {
     /// With a user interface.
@@ -258,7 +270,8 @@ pub enum HostMode {
 }
 
 /// The answer to `initialize`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct InitializeResult {
     /// `cursor-sidecar`.
@@ -277,17 +290,19 @@ pub struct InitializeResult {
     pub flags: Vec<FlagSpec>,
     /// The tool to register for questions to the user, unless it is turned off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
+    #[cfg_attr(test, ts(optional))]
     pub question: Option<QuestionTool>,
 }
 
 /// `diagnostics/report`: no parameters.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReportParams {}
 
 /// The answer to `diagnostics/report`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// The version of the sidecar.
@@ -307,7 +322,8 @@ pub struct Report {
 }
 
 /// One setting with its effective value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct EffectiveSetting {
     /// Its name.
@@ -322,7 +338,8 @@ pub struct EffectiveSetting {
 }
 
 /// Where a setting's value comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "lowercase")]
 pub enum SettingSource {
     /// Not set.
@@ -334,12 +351,14 @@ pub enum SettingSource {
 }
 
 /// `shutdown`: no parameters.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ShutdownParams {}
 
 /// `log/message`, from the sidecar: a line for the user.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct LogMessageParams {
     /// Its severity.
@@ -349,9 +368,8 @@ pub struct LogMessageParams {
 }
 
 /// The severity of a line.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, TS,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
     /// Information.

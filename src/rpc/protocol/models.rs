@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+#[cfg(test)]
 use ts_rs::TS;
 
 use agent::catalog::{
@@ -11,7 +13,8 @@ use agent::catalog::{
 };
 
 /// `models/list`: the models to register. A fresh cache answers without a request to Cursor.
-#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModelsListParams {
     /// Ask Cursor even if the cache is fresh.
@@ -32,7 +35,8 @@ impl std::fmt::Debug for ModelsListParams {
 }
 
 /// The answer to `models/list`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct ModelsListResult {
     /// Where the models come from.
@@ -59,7 +63,8 @@ impl ModelsListResult {
 }
 
 /// Where models come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "lowercase")]
 pub enum ModelsSource {
     /// Cursor's current answer.
@@ -81,7 +86,8 @@ impl From<ListSource> for ModelsSource {
 }
 
 /// Why models are not the newest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelsReason {
     /// There is no API key.
@@ -106,7 +112,8 @@ impl From<FallbackReason> for ModelsReason {
 }
 
 /// One model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct ModelRow {
     /// Its id: `base`, or `base@context`.
@@ -117,7 +124,7 @@ pub struct ModelRow {
     pub reasoning: bool,
     /// Cursor's values for the thinking levels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
+    #[cfg_attr(test, ts(optional))]
     pub thinking_level_map: Option<ThinkingLevelMap>,
     /// The kinds of input it accepts.
     pub input: Vec<ModelInput>,
@@ -137,7 +144,8 @@ pub struct ModelRow {
 }
 
 /// Cursor's value for each thinking level; null for a level the model does not have.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[allow(missing_docs)]
 pub struct ThinkingLevelMap {
     pub off: Option<String>,
@@ -148,12 +156,13 @@ pub struct ThinkingLevelMap {
     pub xhigh: Option<String>,
     /// Only for hosts that support the level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
+    #[cfg_attr(test, ts(optional))]
     pub max: Option<Option<String>>,
 }
 
 /// A kind of input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
 pub enum ModelInput {
@@ -162,7 +171,8 @@ pub enum ModelInput {
 }
 
 /// Prices per million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs)]
 pub struct ModelCost {
@@ -210,12 +220,14 @@ impl From<&HostModel> for ModelRow {
 }
 
 /// `prefs/get`: no parameters.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PrefsGetParams {}
 
 /// `prefs/set`: stores a preference for all future sessions.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PrefsSetParams {
     /// The `base` of the model.
@@ -226,7 +238,8 @@ pub struct PrefsSetParams {
 }
 
 /// All stored preferences: the answer to `prefs/get` and `prefs/set`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct PrefsResult {
     /// Whether models are fast, by `base`.

@@ -2,14 +2,19 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+#[cfg(test)]
 use ts_rs::TS;
 
-use super::{HostMessage, NativeTools, RawMessage, SavedChoices};
+#[cfg(test)]
+use super::HostMessage;
+use super::{NativeTools, RawMessage, SavedChoices};
 
 /// `turn/start`: runs one turn. The answer is the result; `turn/event`s precede it.
-#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct TurnStartParams {
     /// The host's id for this turn.
@@ -23,7 +28,7 @@ pub struct TurnStartParams {
     /// Cursor settings name are then started as they are now. Content that changes later is
     /// not, until the user accepts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
+    #[cfg_attr(test, ts(optional))]
     pub project_trusted: Option<bool>,
     /// Whether the turn belongs to the session or only uses the model.
     #[serde(default)]
@@ -33,8 +38,8 @@ pub struct TurnStartParams {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
     /// The messages, oldest first. One that is none of these is an error that names its path.
-    #[schemars(with = "Vec<HostMessage>")]
-    #[ts(as = "Vec<HostMessage>")]
+    #[cfg_attr(test, schemars(with = "Vec<HostMessage>"))]
+    #[cfg_attr(test, ts(as = "Vec<HostMessage>"))]
     pub messages: Vec<RawMessage>,
     /// The tools the model may call, unless system messages list them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,32 +51,32 @@ pub struct TurnStartParams {
     pub mode: Option<TurnMode>,
     /// Who executes Cursor's native tools in this turn, where it differs from `initialize`.
     #[serde(default)]
-    #[ts(as = "Option<_>", optional)]
+    #[cfg_attr(test, ts(as = "Option<_>", optional))]
     pub native_tools: NativeTools,
     /// How the host shows native tool calls.
     #[serde(default)]
-    #[ts(as = "Option<_>", optional)]
+    #[cfg_attr(test, ts(as = "Option<_>", optional))]
     pub surface: TurnSurface,
     /// With `surface: "cards"`: the tools the host registered to show recorded results, under its
     /// own names or `cursor`. Activity without such a tool is shown as text.
     #[serde(default)]
-    #[ts(as = "Option<_>", optional)]
+    #[cfg_attr(test, ts(as = "Option<_>", optional))]
     pub card_tools: Vec<String>,
     /// State the host keeps for the sidecar: it sets speed and mode unless the turn does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional)]
+    #[cfg_attr(test, ts(optional))]
     pub kept: Option<SavedChoices>,
     /// Where the conversation is stored.
     #[serde(default)]
-    #[ts(as = "Option<_>", optional)]
+    #[cfg_attr(test, ts(as = "Option<_>", optional))]
     pub keep: TurnKeep,
     /// The Cursor API key, if the host has one; else `CURSOR_API_KEY`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key: Option<String>,
     /// Unknown fields, which other extensions may add: not used.
     #[serde(flatten, skip_serializing)]
-    #[schemars(skip)]
-    #[ts(skip)]
+    #[cfg_attr(test, schemars(skip))]
+    #[cfg_attr(test, ts(skip))]
     pub unknown: BTreeMap<String, serde::de::IgnoredAny>,
 }
 
@@ -86,7 +91,8 @@ impl std::fmt::Debug for TurnStartParams {
 }
 
 /// Whether a turn belongs to its session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "lowercase")]
 pub enum TurnKind {
     /// The session's next turn.
@@ -97,7 +103,8 @@ pub enum TurnKind {
 }
 
 /// Where a conversation is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "lowercase")]
 pub enum TurnKeep {
     /// On disk, so that it continues after a restart.
@@ -108,7 +115,8 @@ pub enum TurnKeep {
 }
 
 /// A tool of the host.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct HostTool {
     /// The host's name for it.
@@ -118,12 +126,13 @@ pub struct HostTool {
     pub description: String,
     /// JSON Schema of its arguments.
     #[serde(default)]
-    #[ts(type = "unknown")]
+    #[cfg_attr(test, ts(type = "unknown"))]
     pub parameters: serde_json::Value,
 }
 
 /// The model a host selected.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModelChoice {
     /// An id from `models/list`, or from Cursor's catalogue.
@@ -145,12 +154,13 @@ pub struct ModelChoice {
     pub max_tokens: Option<u32>,
     /// Its prices at the host; 0 if absent.
     #[serde(default)]
-    #[ts(as = "Option<_>", optional)]
+    #[cfg_attr(test, ts(as = "Option<_>", optional))]
     pub cost: Rates,
 }
 
 /// Prices per million tokens, in the host's currency.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs)]
 pub struct Rates {
@@ -161,7 +171,8 @@ pub struct Rates {
 }
 
 /// How the agent works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
 pub enum TurnMode {
@@ -170,7 +181,8 @@ pub enum TurnMode {
 }
 
 /// How native tool calls are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "lowercase")]
 pub enum TurnSurface {
     /// As bounded text, in thinking.
@@ -183,7 +195,8 @@ pub enum TurnSurface {
 
 /// `replay/result`: the recorded result of a card. Nothing is executed; a card whose run is gone
 /// has no result.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReplayResultParams {
     /// The session the card belongs to.
@@ -193,7 +206,8 @@ pub struct ReplayResultParams {
 }
 
 /// The answer to `replay/result`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct ReplayResult {
     /// Text blocks.
@@ -208,7 +222,8 @@ pub struct ReplayResult {
 }
 
 /// `turn/event`, from the sidecar: events of a turn in order, possibly several at once.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct TurnEventParams {
     /// The turn's id.
@@ -218,7 +233,8 @@ pub struct TurnEventParams {
 }
 
 /// One event.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum HostEvent {
     /// Part of the answer.
@@ -242,7 +258,7 @@ pub enum HostEvent {
         /// The host's name for the tool.
         name: String,
         /// Its arguments.
-        #[ts(type = "Record<string, unknown>")]
+        #[cfg_attr(test, ts(type = "Record<string, unknown>"))]
         arguments: serde_json::Value,
     },
     /// What the turn waits for, with the seconds it takes so far. It replaces the last such text.
@@ -259,7 +275,8 @@ pub enum HostEvent {
 }
 
 /// The answer to `turn/start`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct TurnStartResult {
     /// How the turn ended.
@@ -272,7 +289,8 @@ pub struct TurnStartResult {
 }
 
 /// How a turn ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub enum StopReason {
     /// The answer is complete.
@@ -287,7 +305,8 @@ pub enum StopReason {
 
 /// The activity of a turn in tokens. Cursor's own counters are cumulative over a run and are not
 /// part of it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct TurnUsage {
     /// Estimate of what this turn newly sent: the prompt once per run, then the tool results.
@@ -307,7 +326,8 @@ pub struct TurnUsage {
 }
 
 /// The cost of a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs)]
 pub struct TurnCost {
@@ -319,7 +339,8 @@ pub struct TurnCost {
 }
 
 /// `turn/cancel`: cancels a turn at once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TurnCancelParams {
     /// The turn's id.
@@ -327,7 +348,8 @@ pub struct TurnCancelParams {
 }
 
 /// The answer to `turn/cancel`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct TurnCancelResult {
     /// Whether the turn existed.
@@ -335,7 +357,8 @@ pub struct TurnCancelResult {
 }
 
 /// `turn/inject`: a user message for the running model.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TurnInjectParams {
     /// The turn's id.
@@ -344,23 +367,25 @@ pub struct TurnInjectParams {
     pub text: String,
     /// Its images.
     #[serde(default)]
-    #[ts(as = "Option<_>", optional)]
+    #[cfg_attr(test, ts(as = "Option<_>", optional))]
     pub images: Vec<Image>,
 }
 
 /// An image.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Image {
     /// Its bytes in base64.
     pub data: String,
     /// Its declared type; the bytes decide.
-    #[ts(optional)]
+    #[cfg_attr(test, ts(optional))]
     pub mime_type: Option<String>,
 }
 
 /// The answer to `turn/inject`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct TurnInjectResult {
     /// Whether a turn accepted the message. If not, send it with the next turn.
@@ -368,7 +393,8 @@ pub struct TurnInjectResult {
 }
 
 /// `tool/call`, from the sidecar, to a host that executes its tools during the turn.
-#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCallParams {
     /// The turn's id.
@@ -382,7 +408,8 @@ pub struct ToolCallParams {
 }
 
 /// The answer to `tool/call`.
-#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema, TS)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema, TS))]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCallResult {
     /// Text and image blocks.
@@ -395,6 +422,6 @@ pub struct ToolCallResult {
     pub details: serde_json::Value,
     /// The structured result, an object as in MCP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[ts(optional, type = "Record<string, unknown>")]
+    #[cfg_attr(test, ts(optional, type = "Record<string, unknown>"))]
     pub structured_content: Option<serde_json::Map<String, serde_json::Value>>,
 }

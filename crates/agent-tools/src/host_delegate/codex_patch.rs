@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use similar::{ChangeTag, TextDiff};
+use similar::ChangeTag;
+
+use crate::line_diff::LineDiff;
 
 /// Lines around a change, by which it is located.
 const CONTEXT: usize = 3;
@@ -24,10 +26,10 @@ pub(super) fn of(path: &str, before: Option<&str>, after: &str) -> Option<String
         }
         Some(before) => {
             let _ = writeln!(patch, "*** Update File: {path}");
-            let diff = TextDiff::from_lines(before, after);
-            for group in diff.grouped_ops(CONTEXT) {
+            let diff = LineDiff::of(before, after);
+            for group in diff.groups(CONTEXT) {
                 patch.push_str("@@\n");
-                for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
+                for change in group.iter().flat_map(|it| diff.changes(it)) {
                     patch.push(match change.tag() {
                         ChangeTag::Equal => ' ',
                         ChangeTag::Delete => '-',

@@ -1,7 +1,9 @@
 //! Computes the replacements that turn one text into another, in the form an edit tool accepts:
 //! each old piece must occur exactly once.
 
-use similar::{ChangeTag, TextDiff};
+use similar::ChangeTag;
+
+use crate::line_diff::LineDiff;
 
 /// Above this many lines, writing the whole file is preferred.
 const MAX_LINES: usize = 20_000;
@@ -22,16 +24,16 @@ pub(super) fn of(before: &str, after: &str) -> Option<Vec<(String, String)>> {
     if lines.len() + after.lines().count() > MAX_LINES {
         return None;
     }
+    let diff = LineDiff::of(before, after);
     let mut edits = Vec::new();
-    for group in TextDiff::from_lines(before, after).grouped_ops(0) {
+    for group in diff.groups(0) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else {
             continue;
         };
         let mut old = first.old_range().start..last.old_range().end;
-        let diff = TextDiff::from_lines(before, after);
         let new: String = group
             .iter()
-            .flat_map(|op| diff.iter_changes(op))
+            .flat_map(|operation| diff.changes(operation))
             .filter(|change| change.tag() != ChangeTag::Delete)
             .map(|change| change.value().to_owned())
             .collect();

@@ -3,6 +3,7 @@
 use super::{PiToolError, number};
 use crate::handlers::pi_tools;
 use crate::handlers::text_file;
+use crate::line_diff::LineDiff;
 use crate::prompts;
 use crate::workspace::path_guard::PathGuard;
 use cursor_proto::agent::v1::*;
@@ -105,12 +106,12 @@ fn first_change(old: &str, new: &str) -> Option<u32> {
 
 /// Returns a patch in the form the official client sends.
 fn patch(path: &str, old: &str, new: &str) -> String {
-    let diff = similar::TextDiff::from_lines(old, new);
+    let diff = LineDiff::of(old, new);
     let mut patch = format!(
         "Index: {path}\n{}\n--- {path}\t\n+++ {path}\t\n",
         "=".repeat(67)
     );
-    for group in diff.grouped_ops(4) {
+    for group in diff.groups(4) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else {
             continue;
         };
@@ -131,7 +132,7 @@ fn patch(path: &str, old: &str, new: &str) -> String {
             start(was),
             start(is)
         ));
-        for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
+        for change in group.iter().flat_map(|it| diff.changes(it)) {
             let sign = match change.tag() {
                 similar::ChangeTag::Equal => ' ',
                 similar::ChangeTag::Delete => '-',
