@@ -49,7 +49,7 @@ pub fn is_rate_limit(text: &str) -> bool {
 
 impl Cause {
     /// Returns the cause of a failed run.
-    pub(super) fn of(failure: &Failure) -> Self {
+    pub fn of(failure: &Failure) -> Self {
         match failure {
             Failure::Login(_) | Failure::Key(_) => Self::Login,
             Failure::Upgrade(_) | Failure::Payment(_) => Self::Quota,
