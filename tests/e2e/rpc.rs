@@ -361,6 +361,10 @@ mod turns {
         let simulator = playing(Transport::Http1, steps);
         let mut host = host(&simulator);
         let (_, result) = turn(&mut host, params("t1", "s1", &[user("hi", 1)]));
-        assert_eq!(result["errorMessage"], "context_length_exceeded: Too long");
+        let error = result["errorMessage"].as_str().unwrap();
+        assert_eq!(
+            error,
+            "context_length_exceeded: Too long. Compact the conversation, or start a new one."
+        );
     }
 }

@@ -26,6 +26,11 @@ pub fn wording(failure: &Failure) -> String {
         Failure::ContextTooLong(_) => too_long(&text),
         // "quota exceeded" stops hosts from retrying what no retry can fix.
         Failure::Upgrade(_) | Failure::Payment(_) => format!("{} (quota exceeded)", firm(&text)),
+        Failure::Update(_) => with_sentence(&text, "Update cursor-sidecar and its extension."),
+        Failure::TooManyTools(_) => with_sentence(&text, "Switch some tools off, then try again."),
+        Failure::ConversationPoisoned(_) => {
+            with_sentence(&text, "Start a new session, then try again.")
+        }
         // We have retried it already, and the retries of a host would multiply ours.
         Failure::Persistent(_) => firm(&text),
         // A retry of the host sends the history instead of the checkpoint.
@@ -102,20 +107,26 @@ pub fn with_next_step(text: &str, cause: Option<&Cause>, commands: UserCommands)
     if cause == Some(&Cause::Refused) && (lowered.contains("cannot ") || lowered.contains("tls")) {
         return text.to_owned();
     }
-    const STEPS: [&str; 6] = [
+    const STEPS: [&str; 7] = [
         "again",
         "sign in",
         "similar models",
         "set ",
         "create ",
         "check ",
+        "update cursor-sidecar",
     ];
     if STEPS.iter().any(|step| lowered.contains(step)) {
         return text.to_owned();
     }
+    with_sentence(text, &step)
+}
+
+/// Adds a sentence to a text that may lack its full stop.
+fn with_sentence(text: &str, sentence: &str) -> String {
     match text.trim_end() {
-        text if text.ends_with(['.', '!', '?']) => format!("{text} {step}"),
-        text => format!("{text}. {step}"),
+        text if text.ends_with(['.', '!', '?']) => format!("{text} {sentence}"),
+        text => format!("{text}. {sentence}"),
     }
 }
 
@@ -267,6 +278,10 @@ mod tests {
                 "server error: [internal] x",
             ),
             (Failure::Login("who?".into()), "who?"),
+            (
+                Failure::Update("too old".into()),
+                "too old. Update cursor-sidecar and its extension.",
+            ),
             (
                 Failure::Persistent("cannot connect: Connection refused".into()),
                 "cannot connect: the connection was refused",
