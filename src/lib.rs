@@ -14,6 +14,7 @@ pub mod gateway;
 mod image_url;
 mod last_error;
 mod model_resolver;
+mod reachability;
 pub mod rpc;
 mod session_options;
 mod shutdown_signal;

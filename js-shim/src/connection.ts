@@ -13,6 +13,8 @@ function hold(line: string): void {
   if (held.length > MOST_HELD) held.shift();
 }
 
+const FIX = process.env.PI_CURSOR_SIDECAR ? "; correct PI_CURSOR_SIDECAR" : "; install it again";
+
 type Body = { params?: unknown; result?: unknown; error?: { code: number; message: string } };
 type Message = Body & { id?: number | null; method?: string };
 /** A call is `unsent` if the process ended before it could read the request. */
@@ -48,11 +50,13 @@ export class Connection {
   private readonly child: ChildProcessWithoutNullStreams;
   private readonly waiting = new Map<number, Waiting>();
   private readonly onEnd: (why: string) => void;
+  private readonly program: string;
   private lastId = 0;
   private lastLine = "";
   private ended: string | undefined;
   constructor(program: string, onNotification: OnNotification, onEnd: (why: string) => void) {
     this.onEnd = onEnd;
+    this.program = program;
     this.child = spawn(program, [], { stdio: "pipe", windowsHide: true });
     const frames = new Frames();
     const { stdin, stdout, stderr } = this.child;
@@ -71,7 +75,7 @@ export class Connection {
     });
     // A write to an ended process; `close` reports the reason.
     stdin.on("error", () => {});
-    this.child.on("error", ({ message }) => this.end(`cannot start ${program}: ${message}`));
+    this.child.on("error", ({ message }) => this.end(`cannot start ${program}: ${message}${FIX}`));
     this.child.on("close", (code, by) => this.end(`cursor-sidecar ended with ${by ?? code}`));
     this.hold();
   }
@@ -87,6 +91,10 @@ export class Connection {
       this.hold();
       this.child.stdin.write(frame, (lost) => Object.assign(waiting, { unsent: !!lost }));
     });
+  }
+  /** Ends a process that does not answer. */
+  silent(): void {
+    this.end(`${this.program} does not answer${FIX}`);
   }
   /** The sidecar ends with its input. */
   close(): void {
@@ -106,6 +114,8 @@ export class Connection {
   }
   private receive({ id, method, params, result, error }: Message, notify: OnNotification) {
     if (method !== undefined) {
+      // The sidecar requests nothing. A program such as `cat` sends our own requests back.
+      if (id != null) return this.end(`${this.program} is not cursor-sidecar${FIX}`);
       try {
         return notify(params as Parameters<OnNotification>[0]);
       } catch {

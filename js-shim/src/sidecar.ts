@@ -79,7 +79,7 @@ export class Sidecar {
     const print = ["-p", "--print", "--list-models"].some((flag) => argv.includes(flag));
     const shown = !print && stdin.isTTY && stdout.isTTY;
     const mode = asked === "rpc" || asked === "json" ? asked : shown ? "interactive" : "print";
-    const late = setTimeout(() => connection.end("cursor-sidecar did not answer"), 5_000);
+    const late = setTimeout(() => connection.silent(), 5_000);
     const about = connection.call("initialize", {
       protocolVersion: PROTOCOL_VERSION,
       host: { name: "pi", program: argv[1], mode, cwd: process.cwd(), processId: process.pid },

@@ -27,7 +27,7 @@ use agent::run::{Backend, Mode};
 use agent::session_manager::{AnswerSummary, SessionSelector};
 use agent::turn::{
     Bridging, Cause, Follows, Frontend, HostRequest, HostToolMode, Keep, Questions, Stop, Surface,
-    TurnEvent, TurnRequest, TurnResult, is_card,
+    TurnEvent, TurnRequest, TurnResult, UserCommands, is_card, with_next_step,
 };
 use agent_tools::cursor_config::ConfigCache;
 use agent_tools::permission::{Permission, PermissionRequest};
@@ -164,6 +164,8 @@ impl RunningPrompt<'_> {
                 }
                 Stop::Aborted => return Ok(StopReason::Cancelled),
                 Stop::Failed(text) => {
+                    let cause = result.cause.as_ref();
+                    let text = with_next_step(&text, cause, UserCommands::PROGRAM);
                     let state_dir = state.config.state_dir.as_deref();
                     last_error::record(state_dir, "acp", &text).await;
                     return Err(failure(&result.cause, &text));

@@ -20,6 +20,7 @@ use agent::run::{
     Mode, Model, Outcome, RetriesUsed, RetryPolicy, RunEvent, RunSpec, Timing, ToolGates,
     UserMessage, start,
 };
+use agent::turn::{Cause, UserCommands, with_next_step, wording};
 use agent_tools::Executor;
 use agent_tools::cursor_config::ConfigCache;
 use agent_tools::cursor_config::hooks::{HookContext, HookedExecutor};
@@ -30,6 +31,7 @@ use agent_tools::shell::ShellSession;
 use agent_tools::shell::reaper::ChildReaper;
 use agent_tools::workspace::repository_cache::RepositoryCache;
 use cursor_client::account::find_credential;
+use cursor_client::failure::Failure;
 use foundation::terminal_text::clean;
 
 /// How long a cancelled run may take to notify the server.
@@ -68,8 +70,14 @@ pub enum AskCommandError {
     #[error(transparent)]
     Settings(#[from] AssembleError),
     /// Cursor has no such model.
-    #[error(transparent)]
+    #[error("{0} with `cursor-sidecar models --refresh`")]
     Model(#[from] UnknownModel),
+    /// There is nothing to send.
+    #[error("the prompt is empty: write it in quotes, or use `-` to read it from standard input")]
+    NoPrompt,
+    /// Standard input is not text.
+    #[error("standard input is not UTF-8, so it cannot be sent: convert it to UTF-8 first")]
+    NotUtf8,
     /// The prompt could not be read or the answer not written.
     #[error("{0}")]
     Io(#[from] std::io::Error),
@@ -151,12 +159,15 @@ impl AskCommand {
         config.log_warnings();
         let text = match self.prompt.as_str() {
             "-" => {
-                let mut text = String::new();
-                std::io::stdin().read_to_string(&mut text)?;
-                text
+                let mut bytes = Vec::new();
+                std::io::stdin().read_to_end(&mut bytes)?;
+                String::from_utf8(bytes).map_err(|_| AskCommandError::NotUtf8)?
             }
             text => text.to_owned(),
         };
+        if text.trim().is_empty() {
+            return Err(AskCommandError::NoPrompt);
+        }
         let workspace = match &self.workspace {
             Some(folder) => std::path::absolute(folder)?,
             None => std::env::current_dir()?,
@@ -266,6 +277,11 @@ impl AskCommand {
                     // Notify the server, but do not wait for its reaction.
                     let _ = handle.commands.send(Command::Cancel).await;
                     let _ = tokio::time::timeout(CANCEL_TIMEOUT, handle.events.recv()).await;
+                    waiting.end();
+                    // The terminal has written `^C` into the line of the answer.
+                    if is_terminal {
+                        writeln!(out)?;
+                    }
                     return Err(AskCommandError::Cancelled);
                 }
             };
@@ -307,13 +323,19 @@ impl AskCommand {
                     return match outcome {
                         Outcome::Finished => Ok(()),
                         Outcome::Cancelled => Err(AskCommandError::Cancelled),
-                        Outcome::Failed(failure) => Err(AskCommandError::Run(failure.to_string())),
+                        Outcome::Failed(failure) => Err(AskCommandError::Run(advised(&failure))),
                     };
                 }
                 _ => {}
             }
         }
     }
+}
+
+/// Returns the text of a failure with what the user can do.
+fn advised(failure: &Failure) -> String {
+    let cause = Cause::of(failure);
+    with_next_step(&wording(failure), Some(&cause), UserCommands::PROGRAM)
 }
 
 /// Returns an event as JSON.
@@ -337,7 +359,7 @@ fn json_line(event: &RunEvent) -> Option<serde_json::Value> {
             let (status, error) = match &ended.outcome {
                 Outcome::Finished => ("finished", None),
                 Outcome::Cancelled => ("cancelled", None),
-                Outcome::Failed(failure) => ("failed", Some(failure.to_string())),
+                Outcome::Failed(failure) => ("failed", Some(advised(failure))),
             };
             let usage = ended.usage.map(|usage| {
                 json!({

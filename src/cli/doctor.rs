@@ -9,6 +9,7 @@ use super::{bundle, for_stdout};
 use crate::account_checkup;
 use crate::checkup::{self, Finding, Severity};
 use crate::config::{Config, EffectiveValue, TerminalOptions, ValueSource};
+use crate::reachability;
 use crate::telemetry::log_file;
 use crate::telemetry::timeline::{self, Style, Timeline};
 use agent::run::Backend;
@@ -34,9 +35,12 @@ pub struct DoctorCommand {
     /// Draw the newest debug log.
     #[arg(long, conflicts_with = "file")]
     last: bool,
-    /// Verify the API key with Cursor (the only check that uses the network).
+    /// Verify the API key with Cursor, and show the plan.
     #[arg(long, conflicts_with_all = ["file", "last"])]
     online: bool,
+    /// Do not check whether Cursor's servers answer.
+    #[arg(long, conflicts_with_all = ["file", "last", "online"])]
+    offline: bool,
     /// List every setting with its value, also those at their default.
     #[arg(long, conflicts_with_all = ["file", "last"])]
     all: bool,
@@ -131,8 +135,11 @@ impl DoctorCommand {
         findings.extend(drift.iter().map(|(kind, count)| {
             Finding::warning(format!("wire drift: the server sends {kind} (at least {count}), which this version does not know"))
         }));
+        if !self.offline {
+            findings.extend(reachability::check(config).await);
+        }
         if !self.online {
-            let text = "Cursor was not contacted (doctor --online verifies the key)";
+            let text = "the key was not sent to Cursor (doctor --online verifies it)";
             findings.push(Finding::ok(text));
         } else if let Ok(backend) = Backend::new(&config.client) {
             findings.extend(account_checkup::online(&backend).await);
@@ -182,11 +189,12 @@ impl DoctorCommand {
             let text = presentable(&finding.text);
             page.push_str(&format!("{} {text}\n", sign(style, finding.severity)));
         }
-        page.push_str(if self.all {
+        let title = if self.all {
             "\nsettings in force\n"
         } else {
             "\nsettings that differ from the default (--all lists every setting)\n"
-        });
+        };
+        let mut listed = String::new();
         for (name, effective) in settings {
             let EffectiveValue { value, remark, .. } = effective;
             let is_default = effective.source == ValueSource::Default && remark.is_none();
@@ -197,8 +205,13 @@ impl DoctorCommand {
             let remark = remark.as_deref().map(|remark| format!("; {remark}"));
             let remark = remark.unwrap_or_default();
             let line = format!("  {name} = {value} ({source}{remark})\n");
-            page.push_str(&clean(&line));
+            listed.push_str(&clean(&line));
         }
+        if listed.is_empty() {
+            listed = "  none\n".to_owned();
+        }
+        page.push_str(title);
+        page.push_str(&listed);
         if !logs.is_empty() {
             page.push_str("\nnewest debug logs (cursor-sidecar doctor FILE draws one)\n");
             for log in logs {
@@ -211,7 +224,15 @@ impl DoctorCommand {
 
 fn read(path: &Path) -> std::io::Result<Timeline> {
     let bytes = std::fs::read(path)?;
-    Ok(timeline::read(&String::from_utf8_lossy(&bytes)))
+    let text = String::from_utf8_lossy(&bytes);
+    let timeline = timeline::read(&text);
+    let lines = text.lines().filter(|line| !line.trim().is_empty()).count();
+    if lines > 0 && timeline.problems.len() == lines {
+        return Err(std::io::Error::other(
+            "no line of it is a record of a debug log",
+        ));
+    }
+    Ok(timeline)
 }
 
 /// Returns the directory of debug logs.

@@ -161,11 +161,11 @@ mod tests {
         );
         assert_eq!(values, [("PI_CURSOR_HTTP", "2".to_owned())]);
         insta::assert_snapshot!(warnings.join("\n"), @r#"
-        /c.toml:2: "htpp" is not a setting of cursor-sidecar; see docs/settings.md; did you mean "http"?
+        /c.toml:2: "htpp" is not a setting of cursor-sidecar; `cursor-sidecar doctor --all` lists them; did you mean "http"?
         /c.toml:4: "api_key" is a secret and is not read from this file; set CURSOR_API_KEY in the environment, and remove it here
         /c.toml:5: "https_proxy" is not read from this file; set HTTPS_PROXY in the environment
         /c.toml:7: "client_type" must be a string, number, boolean or array of them, not datetime; it is ignored
-        /c.toml:8: "bridge" is not a setting of cursor-sidecar; see docs/settings.md
+        /c.toml:8: "bridge" is not a setting of cursor-sidecar; `cursor-sidecar doctor --all` lists them
         "#);
     }
 

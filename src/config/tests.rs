@@ -115,8 +115,8 @@ fn unknown_names_cause_warnings_with_the_most_similar_name() {
         ("PATH", "/bin"),
     ]);
     insta::assert_snapshot!(messages(&config).join("\n"), @"
-    PI_CURSOR_HTPP is not a setting of cursor-sidecar; see docs/settings.md; did you mean PI_CURSOR_HTTP?
-    PI_CURSOR_ZZZ is not a setting of cursor-sidecar; see docs/settings.md
+    PI_CURSOR_HTPP is not a setting of cursor-sidecar; `cursor-sidecar doctor --all` lists them; did you mean PI_CURSOR_HTTP?
+    PI_CURSOR_ZZZ is not a setting of cursor-sidecar; `cursor-sidecar doctor --all` lists them
     ");
 }
 

@@ -59,7 +59,7 @@ pub enum SettingProblem {
         expected: &'static str,
     },
     /// A `PI_CURSOR_` variable that is not a setting.
-    #[error("{name} is not a setting of cursor-sidecar; see docs/settings.md{}", hint(.nearest))]
+    #[error("{name} is not a setting of cursor-sidecar; `cursor-sidecar doctor --all` lists them{}", hint(.nearest))]
     UnknownName {
         /// The name.
         name: String,
@@ -67,7 +67,7 @@ pub enum SettingProblem {
         nearest: Option<String>,
     },
     /// A key of the file that is not a setting.
-    #[error("{key:?} is not a setting of cursor-sidecar; see docs/settings.md{}", hint(.nearest))]
+    #[error("{key:?} is not a setting of cursor-sidecar; `cursor-sidecar doctor --all` lists them{}", hint(.nearest))]
     UnknownKey {
         /// The key.
         key: String,

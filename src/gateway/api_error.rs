@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use agent::catalog::UnknownModel;
 use agent::run::AssembleError;
 use agent::session_manager::ReserveError;
-use agent::turn::{Cause, Stop, TurnResult};
+use agent::turn::{Cause, Stop, TurnResult, UserCommands, with_next_step};
 use agent_tools::local_http::access::{HttpError, RejectionResponse};
 use cursor_client::account::KeyError;
 use foundation::secrets;
@@ -144,8 +144,11 @@ impl ApiError {
         let text = match &result.stop {
             Stop::Finished | Stop::ToolUse => return None,
             Stop::Aborted => return Some(Self::shutting_down()),
-            Stop::Failed(text) => text.as_str(),
+            Stop::Failed(text) => {
+                with_next_step(text, result.cause.as_ref(), UserCommands::PROGRAM)
+            }
         };
+        let text = text.as_str();
         let new = |status, kind, code: &str| Self::new(status, kind, code, text);
         Some(match &result.cause {
             Some(Cause::Request) => Self::field("", text),

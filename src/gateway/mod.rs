@@ -60,6 +60,7 @@ use agent::session_manager::{SessionManager, SessionOptions};
 use agent::turn::Policy;
 use agent_tools::local_http::{BodyReader, LocalServer};
 use agent_tools::shell::reaper::ChildReaper;
+use cursor_client::account::find_credential;
 
 /// The largest body. A request takes several times its size while it is parsed.
 const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
@@ -112,6 +113,10 @@ impl Serve {
         }
         file_limit::raise();
         config.log_warnings();
+        // Not an error: the user may sign in later.
+        if let Err(problem) = find_credential(None, &config.client) {
+            tracing::warn!("{problem}; until then every request fails");
+        }
         // Registered before the ready line, because a reader of that line may send a signal at
         // once.
         let mut shutdown = std::pin::pin!(shutdown_requested());

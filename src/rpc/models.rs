@@ -173,7 +173,9 @@ impl ModelService {
         let resolved = self
             .resolver
             .resolve(&request, preferences, levels, &client);
-        resolved.await.map_err(|unknown| unknown.to_string())
+        resolved
+            .await
+            .map_err(|unknown| format!("{unknown} with /cursor-refresh-models"))
     }
 
     /// Stores the context window that a successful run reported.

@@ -12,6 +12,7 @@ use super::protocol::*;
 use super::session_usage;
 use super::user_choices::{self, UserChoices};
 use crate::checkup::{self, Severity};
+use crate::reachability;
 use crate::usage_report;
 use agent::catalog::{HostModels, ListSource, ModelList, ResolvedSpeed, Speed, SpeedSource};
 use agent::turn::{Bridging, Policy, Surface};
@@ -118,7 +119,7 @@ pub(super) async fn run(context: &Context, params: SessionCommandParams) -> Sess
     let notice = match params.command.as_deref() {
         None => command.notices(&listing),
         Some(REFRESH) => Some(command.refreshed(&listing)),
-        Some(DOCTOR) => Some(info(described(context))),
+        Some(DOCTOR) => Some(info(described(context).await)),
         Some(FAST) => Some(command.fast()),
         Some(MODE) => Some(command.mode()),
         Some(TOOLS) => Some(info(command.tools().await)),
@@ -185,11 +186,13 @@ impl CommandContext<'_> {
         (!parts.is_empty()).then(|| format!("cursor {}", parts.join(" · ")))
     }
 
-    /// Returns notices that were not shown yet: why the list of models is not Cursor's own, that
-    /// the selected model is gone, that a flag has no effect.
+    /// Returns notices that were not shown yet: why the list of models is not Cursor's own, which
+    /// settings are not understood, that the selected model is gone, that a flag has no effect.
     fn notices(&self, listing: &ModelList) -> Option<Notice> {
         let model = self.params.model.as_deref()?;
         let mut all: Vec<Notice> = listing.warnings.iter().map(warning).collect();
+        let settings = self.context.turns.take_setting_warnings();
+        all.extend(settings.into_iter().map(warning));
         all.extend(self.vanished(model, listing).map(warning));
         let mode = self.choices.mode().err();
         all.extend(mode.map(|unknown| error(unknown.to_string())));
@@ -458,12 +461,14 @@ impl CommandContext<'_> {
 }
 
 /// Returns the findings of the checks, the settings that were changed, and drift of the protocol.
-fn described(context: &Context) -> String {
+async fn described(context: &Context) -> String {
     let host_key = context
         .turns
         .has_host_key()
         .then_some(CredentialSource::Host);
-    let mut lines: Vec<String> = checkup::check(&context.config, host_key, NO_KEY)
+    let mut findings = checkup::check(&context.config, host_key, NO_KEY);
+    findings.extend(reachability::check(&context.config).await);
+    let mut lines: Vec<String> = findings
         .into_iter()
         .map(|finding| match finding.severity {
             Severity::Ok => format!("✓ {}", finding.text),

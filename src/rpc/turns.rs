@@ -33,7 +33,7 @@ use agent::session_manager::{
 use agent::turn::usage::SessionUsage;
 use agent::turn::{
     Follows, Frontend, HostToolMode, Keep, Policy, Stop, Surface, TurnEvent, TurnRequest,
-    user_message,
+    UserCommands, user_message, with_next_step,
 };
 use agent_tools::cursor_config::ConfigCache;
 use agent_tools::policy::HostPolicy;
@@ -198,9 +198,7 @@ impl Turns {
         let choices = UserChoices::read(params.kept.as_ref().unwrap_or(&SavedChoices::default()));
         let mode = match mode(&params, &choices) {
             Ok(mode) => mode,
-            Err(unknown) => {
-                return Ok(not_started(Stop::Failed(unknown.to_string())));
-            }
+            Err(unknown) => return Ok(not_started(Stop::Failed(unknown.to_string()))),
         };
         let model = params.model.clone();
         let mut wishes = choices.wishes;
@@ -299,6 +297,9 @@ impl Turns {
         if !ticket.finish(&result.stop, &answer).await {
             result.stop = Stop::Aborted;
         }
+        if let Stop::Failed(text) = &mut result.stop {
+            *text = with_next_step(text, result.cause.as_ref(), UserCommands::SLASH);
+        }
         Ok(to_result(result.stop, result.tokens, params.model.cost))
     }
 
@@ -313,10 +314,21 @@ impl Turns {
 
     /// Sends warnings about settings to the host once, because its user does not see our stderr.
     async fn send_setting_warnings(&self, context: &TurnContext<'_>) {
-        if self.warned_settings.set(()).is_ok() {
-            for warning in &self.config.warnings {
-                log(context.peer, LogLevel::Warning, &warning.to_string()).await;
-            }
+        for warning in self.take_setting_warnings() {
+            log(context.peer, LogLevel::Warning, &warning).await;
+        }
+    }
+
+    /// Returns the warnings about settings, and nothing when they are requested again.
+    pub(super) fn take_setting_warnings(&self) -> Vec<String> {
+        match self.warned_settings.set(()) {
+            Ok(()) => self
+                .config
+                .warnings
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            Err(()) => Vec::new(),
         }
     }
 

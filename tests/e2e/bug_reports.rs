@@ -20,7 +20,7 @@ const KEY: &str = "plainkey-canary-otters";
 
 fn doctor(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(binary())
-        .arg("doctor")
+        .args(["doctor", "--offline"])
         .args(arguments)
         .env_clear()
         .env("HOME", folder)

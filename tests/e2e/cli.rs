@@ -450,3 +450,70 @@ fn completions_and_the_manual_page_are_printed() {
     let page = String::from_utf8(output.stdout).unwrap();
     assert!(page.contains(".TH cursor-sidecar 1"), "{page}");
 }
+
+#[test]
+fn a_prompt_that_cannot_be_sent_is_refused_at_once() {
+    for (prompt, wanted) in [
+        ("", "error: the prompt is empty: write it in quotes"),
+        (" \n", "error: the prompt is empty"),
+    ] {
+        let output = sidecar(&["ask", prompt], &[("CURSOR_API_KEY", "crsr_x")]);
+        assert_eq!(output.status.code(), Some(1));
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.starts_with(wanted), "{stderr}");
+    }
+}
+
+/// Also an error that Cursor sends without a reason.
+#[test]
+fn an_error_names_its_cause_and_the_next_step() {
+    let failing = |end: &str| {
+        let simulator = playing(Transport::Http1, &format!("{{ end = {{ {end} }} }}"));
+        let env = [
+            ("CURSOR_API_KEY", "crsr_x"),
+            ("CURSOR_BACKEND_URL", simulator.url.as_str()),
+        ];
+        let output = sidecar(&["ask", "go"], &env);
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let aborted =
+        failing(r#"code = "aborted", error = "ERROR_USER_ABORTED_REQUEST", message = "Error""#);
+    assert!(
+        aborted.ends_with(
+            "error: Cursor reports an error without its reason. The same request would be refused \
+             again: change the message or the model, or start a new session.\n"
+        ),
+        "{aborted}"
+    );
+    let signed_out = failing(r#"code = "unauthenticated", message = "who?""#);
+    assert!(
+        signed_out.ends_with(
+            "error: [unauthenticated] who? Sign in again with `cursor-sidecar login`, or replace the key.\n"
+        ),
+        "{signed_out}"
+    );
+}
+
+/// It starts, because its user may sign in while it runs.
+#[test]
+fn a_gateway_without_a_key_says_so_at_its_start() {
+    let home = tempfile::tempdir().unwrap();
+    let mut gateway = std::process::Command::new(test_support::binary())
+        .args(["gateway", "--port", "0"])
+        .env_clear()
+        .env("HOME", home.path())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let stderr = gateway.stderr.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut line).unwrap();
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+    assert!(
+        line.contains("no Cursor API key: run `cursor-sidecar login`"),
+        "{line}"
+    );
+}

@@ -573,7 +573,7 @@ fn a_state_folder_open_to_others_is_not_used_and_the_doctor_reports_it() {
             text(output.stderr),
         )
     };
-    let (_, printed, _) = run(&["doctor"]);
+    let (_, printed, _) = run(&["doctor", "--offline"]);
     assert!(
         printed.contains("login.json is not used: other users can read it"),
         "{printed}"
@@ -588,7 +588,7 @@ fn a_state_folder_open_to_others_is_not_used_and_the_doctor_reports_it() {
     assert!(printed.contains("gateway-token is not used"), "{printed}");
     fs::remove_file(state.join("gateway-token")).unwrap();
     fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).unwrap();
-    let (_, printed, _) = run(&["doctor"]);
+    let (_, printed, _) = run(&["doctor", "--offline"]);
     assert!(printed.contains("other users can write to it"), "{printed}");
     assert!(!printed.contains("can be written"), "{printed}");
     let (code, _, printed) = run(&["gateway", "--port", "0"]);

@@ -1,6 +1,7 @@
 //! The debug log and the doctor that reads it, through the real binary.
 
 use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -330,7 +331,12 @@ fn a_terminal_gets_colours_unless_it_wants_none() {
 #[test]
 fn a_missing_log_is_an_error() {
     let place = SidecarHome::new(None);
-    let printed = [&["doctor", "nowhere.jsonl"][..], &["doctor", "--last"]].map(|arguments| {
+    let commands = [
+        &["doctor", "nowhere.jsonl"][..],
+        &["doctor", "a.txt"],
+        &["doctor", "--last"],
+    ];
+    let printed = commands.map(|arguments| {
         let output = place.run(arguments);
         assert_eq!(output.status.code(), Some(1));
         assert!(output.stdout.is_empty());
@@ -340,6 +346,7 @@ fn a_missing_log_is_an_error() {
     });
     insta::assert_snapshot!(printed.concat(), @"
     error: cannot read the debug log nowhere.jsonl: No such file or directory (os error 2)
+    error: cannot read the debug log a.txt: no line of it is a record of a debug log
     error: no debug log in ~/.local/state/cursor-sidecar/debug; set PI_CURSOR_PROVIDER_DEBUG=1 and try again what you want to see
     ");
 }
@@ -352,10 +359,10 @@ fn the_doctor_prints_settings_and_no_secrets() {
         .with("PI_CURSOR_HTTP", "9")
         .with("PI_CURSOR_HTPP", "1")
         .with("PI_CURSOR_STATE_DIR", "/nowhere/state");
-    let output = place.run(&["doctor", "--all"]);
+    let output = place.run(&["doctor", "--offline", "--all"]);
     let page = String::from_utf8(output.stdout).unwrap();
     assert!(page.contains(" (default)\n"), "{page}");
-    let output = place.run(&["doctor"]);
+    let output = place.run(&["doctor", "--offline"]);
     assert_eq!(output.status.code(), Some(0));
     let page = String::from_utf8(output.stdout).unwrap();
     let (program, page) = page.split_once('\n').unwrap();
@@ -366,11 +373,11 @@ fn the_doctor_prints_settings_and_no_secrets() {
     insta::assert_snapshot!(page, @r#"
     ok key: from CURSOR_API_KEY
     ok runs go to https://agentn.us.api5.cursor.sh (default)
-    ! PI_CURSOR_HTPP is not a setting of cursor-sidecar; see docs/settings.md; did you mean PI_CURSOR_HTTP?
+    ! PI_CURSOR_HTPP is not a setting of cursor-sidecar; `cursor-sidecar doctor --all` lists them; did you mean PI_CURSOR_HTTP?
     ! PI_CURSOR_HTTP: "9" is not one of auto, 1, 2; using auto
     ok state folder: /nowhere/state (made when it is needed)
     ok debug log: off (PI_CURSOR_PROVIDER_DEBUG=1 turns it on)
-    ok Cursor was not contacted (doctor --online verifies the key)
+    ok the key was not sent to Cursor (doctor --online verifies it)
 
     settings that differ from the default (--all lists every setting)
       CURSOR_API_KEY = (set) (environment)
@@ -379,14 +386,14 @@ fn the_doctor_prints_settings_and_no_secrets() {
       HTTPS_PROXY = (set) (environment)
     "#);
     let unsigned = SidecarHome::new(None).with("CURSOR_API_KEY", "");
-    let output = unsigned.run(&["doctor"]);
+    let output = unsigned.run(&["doctor", "--offline"]);
     assert_eq!(output.status.code(), Some(1), "a missing key is a problem");
     let page = String::from_utf8(output.stdout).unwrap();
     assert!(
         page.contains("FAILED no Cursor API key: run `cursor-sidecar login`"),
         "{page}"
     );
-    let json = place.run(&["doctor", "--json"]);
+    let json = place.run(&["doctor", "--offline", "--json"]);
     let text = String::from_utf8(json.stdout).unwrap();
     assert!(!text.contains(KEY) && !text.contains("pa55word"), "{text}");
     let json: Json = serde_json::from_str(&text).unwrap();
@@ -394,17 +401,30 @@ fn the_doctor_prints_settings_and_no_secrets() {
 }
 
 #[test]
-fn the_network_is_asked_only_when_wanted() {
+fn the_doctor_asks_whether_cursor_answers_and_sends_the_key_only_when_wanted() {
     let simulator = Simulator::start(Transport::Http1);
     let place = SidecarHome::new(Some(&simulator));
-    assert!(place.run(&["doctor"]).status.success());
+    let output = place.run(&["doctor"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains(" answers ("));
+    // Nothing listens at the port of an address that was released.
+    let released = || TcpListener::bind("127.0.0.1:0")?.local_addr();
+    let closed = format!("http://{}", released().unwrap());
+    let offline = SidecarHome::new(None).with("CURSOR_BACKEND_URL", &closed);
+    let output = offline.run(&["doctor"]);
+    assert_eq!(output.status.code(), Some(1));
+    let page = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        page.contains("does not answer: cannot connect to"),
+        "{page}"
+    );
     let exchanges = || {
         let recording = simulator.recorded();
         recording.requests("/auth/exchange_user_api_key").len()
     };
     assert_eq!(exchanges(), 0);
     let output = place.run(&["doctor", "--online"]);
-    assert!(output.status.success());
+    assert!(output.status.success(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("takes the key"));
     assert_eq!(exchanges(), 1);
     let refused = SidecarHome::new(Some(&simulator)).with("CURSOR_API_KEY", "crsr_invalid");

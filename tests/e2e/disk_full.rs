@@ -41,3 +41,22 @@ fn a_write_that_does_not_fit_leaves_the_old_file_as_it_was() {
     let left: Vec<_> = fs::read_dir(workspace.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
 }
+
+/// A user must not sign in for nothing.
+#[test]
+fn a_login_that_cannot_be_stored_is_not_begun() {
+    let home = tempfile::tempdir().unwrap();
+    let script = "trap '' XFSZ; ulimit -f 0; exec \"$0\" login";
+    let output = Command::new("/bin/sh")
+        .args(["-c", script, binary()])
+        .env_clear()
+        .env("HOME", home.path())
+        .env("CURSOR_BACKEND_URL", "http://127.0.0.1:9")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(!printed.contains("Sign in here"), "{printed}");
+    let problem = String::from_utf8(output.stderr).unwrap();
+    assert!(problem.contains("cannot write "), "{problem}");
+}

@@ -254,7 +254,7 @@ fn check_toml(machine: &Machine, text: &str) -> Result<(), String> {
     }
     let file = machine.folder.path().join("config.toml");
     std::fs::write(&file, text).unwrap();
-    let mut doctor = machine.command(binary(), &["doctor", "--json"]);
+    let mut doctor = machine.command(binary(), &["doctor", "--offline", "--json"]);
     let output = doctor.env("PI_CURSOR_CONFIG", &file).output().unwrap();
     let page: Json = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
     let findings = page["findings"].as_array().unwrap();

@@ -57,12 +57,12 @@ async fn inside(steps: &str, env: &'static [(&str, &str)]) -> (Sim, gateway::Gat
 async fn a_silent_server_ends_the_stream_and_comments_keep_it_alive() {
     let cases: [(&str, &str, &str, usize); 2] = [
         // No output yet: the run is retried once, then cancelled.
-        ("", "1", "over 2 attempts (1 retry)", 23),
+        ("", "1", "in 2 of 2 attempts", 23),
         // Text was shown, so the run is not retried.
         (
             r#"{ text = "Half. " },"#,
             "3",
-            "Partial assistant output",
+            "Part of the answer is displayed",
             11,
         ),
     ];

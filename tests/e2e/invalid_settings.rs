@@ -36,7 +36,7 @@ const MISTAKES: [&str; 6] = [
 #[test]
 fn the_doctor_prints_the_values_in_effect() {
     let output = Command::new(binary())
-        .arg("doctor")
+        .args(["doctor", "--offline"])
         .env_clear()
         .env("PI_CURSOR_STATE_DIR", "/nowhere/state")
         .env("CURSOR_API_KEY", "crsr_test")
@@ -123,7 +123,7 @@ fn the_configuration_file_is_used_and_its_mistakes_are_reported() {
     std::fs::write(folder.join("config.toml"), text).unwrap();
     let doctor = |arguments: &[&str], name: &str, value: &str| {
         let output = Command::new(binary())
-            .arg("doctor")
+            .args(["doctor", "--offline"])
             .args(arguments)
             .env_clear()
             .env("HOME", home.path())
@@ -143,7 +143,7 @@ fn the_configuration_file_is_used_and_its_mistakes_are_reported() {
     let lines: Vec<&str> = lines.collect();
     insta::assert_snapshot!(lines.join("\n"), @r#"
     ok configuration file: ~/.config/cursor-sidecar/config.toml
-    ! ~/.config/cursor-sidecar/config.toml:3: "htpp" is not a setting of cursor-sidecar; see docs/settings.md; did you mean "http"?
+    ! ~/.config/cursor-sidecar/config.toml:3: "htpp" is not a setting of cursor-sidecar; `cursor-sidecar doctor --all` lists them; did you mean "http"?
     ! ~/.config/cursor-sidecar/config.toml:4: "api_key" is a secret and is not read from this file; set CURSOR_API_KEY in the environment, and remove it here
       PI_CURSOR_HTTP = 2 (environment)
       PI_CURSOR_MAX_PARKED_RUNS = 7 (config.toml)

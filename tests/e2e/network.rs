@@ -152,6 +152,8 @@ async fn a_refused_tunnel_is_the_cause_of_the_error() {
         .unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(errors.contains("proxy authorization required"), "{errors}");
+    let named = format!("the proxy {}: ", proxy.address);
+    assert!(errors.contains(&named), "{errors}");
     assert_eq!(simulator.recording().await.paths(), Vec::<&str>::new());
 }
 

@@ -295,7 +295,7 @@ mod turns {
         let outcome = session.prompt("one");
         assert_eq!(outcome.text, "ok");
         insta::assert_snapshot!(outcome.notices.join("\n"), @r#"
-        PI_CURSOR_NATIVE_TOOL is not a setting of cursor-sidecar; see docs/settings.md; did you mean PI_CURSOR_NATIVE_TOOLS?
+        PI_CURSOR_NATIVE_TOOL is not a setting of cursor-sidecar; `cursor-sidecar doctor --all` lists them; did you mean PI_CURSOR_NATIVE_TOOLS?
         PI_CURSOR_HTTP: "9" is not one of auto, 1, 2; using auto
         PI_CURSOR_NATIVE_TOOLS: "of" is not one of local, host, ask, off; of single tools tool=local, tool=host, tool=ask, tool=off; several with commas; until it is, every tool without a word of its own is refused
         PI_CURSOR_NATIVE_TOOL_DISPLAY: "perhaps" is not one of auto, 0, 1; using auto
@@ -361,6 +361,10 @@ mod turns {
         let simulator = playing(Transport::Http1, steps);
         let mut host = host(&simulator);
         let (_, result) = turn(&mut host, params("t1", "s1", &[user("hi", 1)]));
-        assert_eq!(result["errorMessage"], "context_length_exceeded: Too long");
+        let error = result["errorMessage"].as_str().unwrap();
+        assert_eq!(
+            error,
+            "context_length_exceeded: Too long. Compact the conversation, or start a new one."
+        );
     }
 }

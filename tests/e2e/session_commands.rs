@@ -271,3 +271,19 @@ fn a_question_is_asked_step_by_step() {
         assert!(without.get("question").is_none(), "{setting}");
     }
 }
+
+/// A host that displays notices gets them at its start; the first turn does not repeat them.
+#[test]
+fn settings_that_are_not_understood_are_reported_at_the_start() {
+    let simulator = Simulator::responder(Transport::Http1);
+    let (mut host, _) = host(&simulator, &[("PI_CURSOR_HTPP", "1")]);
+    let model = json!({"model": "composer-2"});
+    let first = give(&mut host, model.clone());
+    let message = first["message"].as_str().unwrap();
+    assert!(
+        message.contains("PI_CURSOR_HTPP is not a setting"),
+        "{message}"
+    );
+    assert_eq!(first["level"], "warning");
+    assert_eq!(give(&mut host, model)["message"], Json::Null);
+}

@@ -184,7 +184,7 @@ async fn no_text_is_shown_twice() {
     let mut guest = InProcessSession::new(&backend, None);
     guest.user("go");
     let outcome = fast(&mut guest).await;
-    idles(&outcome, "Partial assistant output was already streamed");
+    idles(&outcome, "Part of the answer is displayed already");
     assert_eq!((outcome.text.as_str(), requests(&sim).len()), ("Half. ", 1));
     // The same after results.
     let resumed = Steps::new()
@@ -198,7 +198,7 @@ async fn no_text_is_shown_twice() {
     guest.result(&outcome.calls[0], "42");
     let outcome = fast(&mut guest).await;
     idles(&outcome, "idle timeout after 240000ms");
-    idles(&outcome, "Partial assistant output was already streamed");
+    idles(&outcome, "Part of the answer is displayed already");
     assert_eq!((outcome.text.as_str(), requests(&sim).len()), ("Half. ", 1));
     // With a checkpoint, the run resumes from it.
     let saved = half.replace("\"Half. \" },", "\"Half. \" }, { checkpoint = \"auto\" },");
@@ -422,7 +422,7 @@ async fn a_key_exchange_that_hangs_is_abandoned() {
         guest.user("go");
         let outcome = fast(&mut guest).await;
         idles(&outcome, &format!("idle timeout after {waited} "));
-        idles(&outcome, "over 2 attempts (1 retry)");
+        idles(&outcome, "in 2 of 2 attempts");
     }
 }
 

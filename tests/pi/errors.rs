@@ -39,7 +39,8 @@ steps = [ { end = { code = "resource_exhausted", message = "Error", error = "ERR
     let mut pi = PiRpc::start(&pi_env);
     let message = pi.prompt("hi");
     let error = message["errorMessage"].as_str().unwrap();
-    assert!(error.ends_with("(quota exceeded)"), "{error}");
+    let next = "(quota exceeded). The plan and what is used of it: /cursor-usage.";
+    assert!(error.ends_with(next), "{error}");
     // Idle, and no further request was sent: neither a retry nor a summary.
     pi.settle();
     assert_eq!(pi_env.simulator.recorded().client("runRequest").len(), 1);

@@ -98,12 +98,26 @@ fn a_missing_program_is_named() {
     );
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.contains("cannot start /nowhere/x"), "{ran:?}");
+    assert!(ran.stderr.contains("correct PI_CURSOR_SIDECAR"), "{ran:?}");
 }
 
-/// `cat` echoes requests and never responds; without a timeout every start of pi would hang.
+/// `cat` echoes requests and never responds.
+#[test]
+fn another_program_is_named_at_once() {
+    let pi_env = PiEnv::playing(PiVersion::V087, ECHO).with_sidecar("/bin/cat");
+    let ran = pi_env.print("hi");
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let named = ran
+        .stderr
+        .contains("/sidecar is not cursor-sidecar; correct PI_CURSOR_SIDECAR");
+    assert!(named && !ran.stderr.contains("undefined"), "{ran:?}");
+    pi_env.no_sidecar_is_left();
+}
+
+/// `tail` never answers; without a timeout every start of pi would hang.
 #[test]
 fn a_program_that_never_answers_is_abandoned() {
-    let pi_env = PiEnv::playing(PiVersion::V087, ECHO).with_sidecar("/bin/cat");
+    let pi_env = PiEnv::playing(PiVersion::V087, ECHO).with_sidecar("/usr/bin/tail");
     let ran = pi_env.pi(&["--list-models", "cursor"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.stdout.contains("Cursor Auto") || ran.stdout.contains("auto"));

@@ -247,38 +247,54 @@ pub(crate) fn wrap_case(case: &Json) -> Result<(), String> {
             let results = &case["toolResults"];
             let all: Vec<&str> = texts(results, "content");
             marked(&all.join("\n"), &case["sentinelInjectionDetected"])?;
-            // The planner collapses results; the markers are added to its output.
-            let text = wrap_results_as(&recovered(results), "fixed-id");
+            let text = wrapped(results, "fixed-id");
             same("text", &text.as_str(), &case["pi-cursor"].as_str().unwrap())
         }
         "sentinel" => marked(case["content"].as_str().unwrap(), &case["detected"]),
         "message" => same("text", &LOST, &case["text"].as_str().unwrap()),
         kind if kind.starts_with("lost") => lost_case(case),
-        "idle_message" => {
-            let number = |key: &str| case[key].as_u64().unwrap();
-            let mut idle = Idle {
-                after: std::time::Duration::from_millis(number("timeoutMs")),
-                attempts: number("attempt") as u32,
-                retries: number("maxRetries") as u32,
-                has_text: false,
-                is_silent: false,
-                unknown_exec: None,
-            };
-            for (key, has_text) in [("pi-cursor", false), ("pi-cursor_partial", true)] {
-                idle.has_text = has_text;
-                match case[key].as_str() {
-                    Some(said) => same("text", &idle.to_string().as_str(), &said)?,
-                    None if key == "pi-cursor" => return Err("no text".into()),
-                    None => {}
-                }
-            }
-            Ok(())
-        }
+        "idle_message" => idle_case(case),
         "park_message" => park_case(case["text"].as_str().unwrap()),
         "diagnostic" => lost_case(case),
         // Another project's message for the same end.
         kind if kind.ends_with("_timeout") => Ok(()),
         other => Err(format!("unknown kind {other}")),
+    }
+}
+
+/// The message is ours; it must contain the wait, the attempts of those allowed, and the settings.
+fn idle_case(case: &Json) -> Result<(), String> {
+    let number = |key: &str| case[key].as_u64().unwrap();
+    let (attempts, retries) = (number("attempt"), number("maxRetries"));
+    let mut idle = Idle {
+        after: std::time::Duration::from_millis(number("timeoutMs")),
+        attempts: attempts as u32,
+        retries: retries as u32,
+        has_text: false,
+        is_silent: false,
+        unknown_exec: None,
+    };
+    let mut facts = vec![
+        format!("idle timeout after {}ms", number("timeoutMs")),
+        "PI_CURSOR_STREAM_IDLE_TIMEOUT_MS".into(),
+        "PI_CURSOR_RESUME_IDLE_TIMEOUT_MS".into(),
+    ];
+    if retries > 0 && attempts <= retries + 1 {
+        facts.push(format!("in {attempts} of {} attempts", retries + 1));
+    }
+    if case["pi-cursor"].as_str().is_none() {
+        return Err("no text".into());
+    }
+    contains_all(&idle.to_string(), &facts)?;
+    idle.has_text = true;
+    facts.push("Part of the answer is displayed".into());
+    contains_all(&idle.to_string(), &facts)
+}
+
+fn contains_all(ours: &str, facts: &[String]) -> Result<(), String> {
+    match facts.iter().find(|fact| !ours.contains(fact.as_str())) {
+        None => Ok(()),
+        Some(missing) => Err(format!("{missing:?} is missing in {ours:?}")),
     }
 }
 
@@ -298,12 +314,9 @@ fn park_case(text: &str) -> Result<(), String> {
         is_silent: false,
         unknown_exec: Some(exec.into()),
     };
-    let ours = ours.to_string();
-    let facts = [exec, &format!("{wait}ms"), "doctor", "error"];
-    match facts.iter().find(|fact| !ours.contains(**fact)) {
-        None => Ok(()),
-        Some(missing) => Err(format!("{missing:?} is missing in {ours:?}")),
-    }
+    let wait = format!("{wait}ms");
+    let facts = [exec, &wait, "doctor", "error"].map(str::to_owned);
+    contains_all(&ours.to_string(), &facts)
 }
 
 fn lost_case(case: &Json) -> Result<(), String> {

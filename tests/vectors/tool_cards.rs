@@ -6,6 +6,7 @@ use agent_tools::tool_cards;
 use agent_tools::tool_cards::activity_tracker::{ActivityTracker, Completion, CompletionSource};
 use agent_tools::tool_cards::shell_output::{OutputStream, ShellOutputs};
 use agent_tools::tool_cards::{Activity, Card, Workspace, paths, tool_names};
+use foundation::scrub::Scrubber;
 use serde_json::{Value as Json, json};
 
 use super::same;
@@ -165,6 +166,8 @@ pub(super) fn preview_case(case: &Json) -> Result<(), String> {
 pub(super) fn shell_case(case: &Json) -> Result<(), String> {
     let mut outputs = ShellOutputs::default();
     let mut got = Vec::new();
+    let scrubber = Scrubber::new(case["input"]["apiKey"].as_str().map(Into::into));
+    let redact = |text: &str| scrubber.scrub(text).into_owned();
     for event in case["input"]["events"].as_array().unwrap() {
         let id = event["id"].as_str().unwrap_or_default();
         match event["ev"].as_str().unwrap() {
@@ -172,8 +175,8 @@ pub(super) fn shell_case(case: &Json) -> Result<(), String> {
             "delta" => {
                 let data = event["data"].as_str().unwrap_or_default();
                 let line = match event["stream"].as_str() {
-                    Some("stdout") => outputs.printed(OutputStream::Stdout, data, &unchanged),
-                    Some("stderr") => outputs.printed(OutputStream::Stderr, data, &unchanged),
+                    Some("stdout") => outputs.printed(OutputStream::Stdout, data, &redact),
+                    Some("stderr") => outputs.printed(OutputStream::Stderr, data, &redact),
                     _ => None,
                 };
                 got.push(json!({"progress": line}));

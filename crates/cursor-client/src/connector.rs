@@ -88,6 +88,15 @@ impl Service<Uri> for Connector {
     }
 }
 
+/// A proxy that cannot be reached, or that opens no tunnel.
+#[derive(Debug, thiserror::Error)]
+#[error("the proxy {proxy} failed")]
+pub(super) struct ProxyFailed {
+    /// Its host and port.
+    pub(super) proxy: String,
+    source: BoxError,
+}
+
 /// Opens what TLS with the server runs on: TCP, or a tunnel through a proxy.
 #[derive(Debug, Clone)]
 struct TransportConnector {
@@ -115,10 +124,23 @@ impl Service<Uri> for TransportConnector {
             return Box::pin(async move { Ok(MaybeHttpsStream::Http(opening.await?)) });
         };
         let to_proxy = HttpsConnector::from((self.tcp.clone(), Arc::clone(&self.proxy_tls)));
+        let address = proxy.uri().authority().map(|authority| {
+            // Without the user and the password.
+            let authority = authority.as_str();
+            authority.rsplit('@').next().unwrap_or(authority).to_owned()
+        });
         let mut tunnel = Tunnel::new(proxy.uri().clone(), to_proxy);
         if let Some(authorization) = proxy.basic_auth() {
             tunnel = tunnel.with_auth(authorization.clone());
         }
-        Box::pin(async move { Ok(tunnel.call(server).await?) })
+        Box::pin(async move {
+            tunnel.call(server).await.map_err(|error| {
+                let failed = ProxyFailed {
+                    proxy: address.unwrap_or_default(),
+                    source: error.into(),
+                };
+                failed.into()
+            })
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! Errors between us and the server, by where they occurred.
 
 use super::connect_error::RemoteError;
+use super::connector::ProxyFailed;
 use cursor_proto::envelope::EnvelopeError;
 
 /// Why a call or stream failed.
@@ -170,7 +171,10 @@ pub(super) fn from_hyper(error: &(dyn std::error::Error + 'static), host: &str) 
             cause: tls.to_string(),
         };
     }
-    let cause = innermost(error);
+    let mut cause = innermost(error);
+    if let Some(ProxyFailed { proxy, .. }) = find(error) {
+        cause = format!("the proxy {proxy}: {cause}");
+    }
     if find::<hyper_util::client::legacy::Error>(error).is_some_and(|error| error.is_connect()) {
         return TransportError::Connect {
             host: host.to_owned(),

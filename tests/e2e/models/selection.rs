@@ -9,7 +9,7 @@ fn an_unknown_id_is_an_error_with_suggestions() {
     let mut host = test.host(WITH_MAX);
     let result = turn(&mut host, json!({"id": "gpt-5.5@300k"}));
     assert_eq!(result["stopReason"], "error");
-    insta::assert_snapshot!(result["errorMessage"].as_str().unwrap(), @r#"Cursor has no model "gpt-5.5@300k"; similar models: gpt-5.5@272k, gpt-5.5@1m. If it is new, refresh the model list"#);
+    insta::assert_snapshot!(result["errorMessage"].as_str().unwrap(), @r#"Cursor has no model "gpt-5.5@300k"; similar models: gpt-5.5@272k, gpt-5.5@1m. If it is new, refresh the model list with /cursor-refresh-models"#);
     assert_eq!(simulator.recorded().runs(), 0);
 }
 

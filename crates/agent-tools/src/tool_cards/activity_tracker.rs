@@ -232,7 +232,7 @@ impl ActivityTracker {
         id: Option<&str>,
         activity: Activity,
     ) -> Completion {
-        let matched = self.take_started(source, id, &activity);
+        let matched = self.take_started(id, &activity);
         let started = matched.as_ref().map(|(id, _)| id.clone());
         let identity = id.map(str::to_owned).or_else(|| started.clone());
         let activity = match (source, matched) {
@@ -259,12 +259,13 @@ impl ActivityTracker {
         {
             return Completion::DuplicateId;
         }
-        // The call is also known by the id it started with, even if the step has another id.
-        if let (CompletionSource::Step, Some(started)) = (source, started) {
+        // Only an update of a call that is known by an id is certainly a separate call; a step may be
+        // an echo.
+        let has_own_id = source == CompletionSource::Update && identity.is_some();
+        // The call is also known by the id it started with, even if its completion has another.
+        if let Some(started) = started {
             self.completed_ids.add(started);
         }
-        // Only an update with an id is certainly a separate call; a step may be an echo.
-        let has_own_id = source == CompletionSource::Update && id.is_some();
         if has_own_id && self.shown_without_id.contains(&content) {
             return Completion::DuplicateWithoutId;
         }
@@ -289,11 +290,10 @@ impl ActivityTracker {
         self.started.iter().map(|(id, _)| id.as_str())
     }
 
-    /// Removes and returns the start that a completion belongs to: by id or, for steps, by tool and
-    /// arguments.
+    /// Removes and returns the start that a completion belongs to: by id, else by tool and arguments.
+    /// Of several equal shells it is unknown which one has ended, and their output differs.
     fn take_started(
         &mut self,
-        source: CompletionSource,
         id: Option<&str>,
         activity: &Activity,
     ) -> Option<(String, Activity)> {
@@ -301,11 +301,15 @@ impl ActivityTracker {
             .started
             .iter()
             .position(|(known, _)| Some(known.as_str()) == id);
-        let by_content = || match source {
-            CompletionSource::Update => None,
-            CompletionSource::Step => self.started.iter().position(|(_, started)| {
+        let by_content = || {
+            let equal = |(_, started): &(String, Activity)| {
                 started.name == activity.name && started.arguments == activity.arguments
-            }),
+            };
+            let tool = tool_names::resolve(activity.reported_name(), &activity.arguments);
+            let count = self.started.iter().filter(|call| equal(call)).count();
+            let is_certain = count == 1 || tool != CursorTool::Shell;
+            let first = || self.started.iter().position(equal);
+            is_certain.then(first).flatten()
         };
         self.started.remove(by_id.or_else(by_content)?)
     }
@@ -433,6 +437,26 @@ mod tests {
     }
 
     #[test]
+    fn a_completion_under_another_id_ends_the_started_call() {
+        let shell = || call(json!({"name": "shell", "args": {"command": "a"}, "result": {}}));
+        let mut tracker = ActivityTracker::default();
+        tracker.record_start("1", shell(), &at());
+        let completed = tracker.record_completion(CompletionSource::Update, Some("2"), shell());
+        assert!(matches!(completed, Completion::Display(_)));
+        assert_eq!(tracker.incomplete_calls().count(), 0);
+        for id in ["1", "2"] {
+            let again = tracker.record_completion(CompletionSource::Update, Some(id), shell());
+            assert_eq!(again, Completion::DuplicateId);
+        }
+        // Two equal shells are running: it is unknown which of them this is.
+        for id in ["3", "4"] {
+            tracker.record_start(id, shell(), &at());
+        }
+        tracker.record_completion(CompletionSource::Update, Some("5"), shell());
+        assert_eq!(tracker.incomplete_calls().count(), 2);
+    }
+
+    #[test]
     fn a_subagent_is_announced_once_and_redacted() {
         let mut tracker = ActivityTracker::default();
         let task = || call(json!({"name": "task", "args": {"description": " find\nhunter2 "}}));
@@ -452,7 +476,8 @@ mod tests {
         for n in 0..MAX_REMEMBERED * 2 {
             let id = n.to_string();
             let read = || call(json!({"name": "read", "args": {"path": id}, "result": {}}));
-            tracker.record_start(&format!("never-{id}"), read(), &at());
+            let never = call(json!({"name": "ls", "args": {"path": id}}));
+            tracker.record_start(&format!("never-{id}"), never, &at());
             tracker.record_completion(CompletionSource::Update, Some(&id), read());
         }
         assert_eq!(tracker.completed_ids.items.len(), MAX_REMEMBERED);

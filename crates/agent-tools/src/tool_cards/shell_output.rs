@@ -3,7 +3,7 @@
 //! Output without a call id is attributed to a shell only if exactly one is running. Once two run at
 //! the same time, such output of both is discarded for good.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value as Json};
 
@@ -27,6 +27,8 @@ pub enum OutputStream {
 
 /// Bytes of the shortest text that is worth hiding.
 const SHORTEST_SECRET: usize = 12;
+/// Different characters that a secret has at least.
+const SECRET_VARIETY: usize = 5;
 
 /// The running shells and their output.
 #[derive(Debug, Default)]
@@ -73,24 +75,33 @@ impl ShellOutput {
     }
 
     /// Returns a progress line for new output, the first few times. A secret may arrive in
-    /// pieces, so the whole stream is redacted, and a long word that may continue is held back.
+    /// pieces, so the whole stream is redacted, and a word that may be the beginning of one is
+    /// held back until it ends.
     fn line(&mut self, stream: OutputStream, redact: Redact<'_>) -> Option<String> {
         let (kept, seen, name) = match stream {
             OutputStream::Stdout => (&self.stdout, &mut self.seen[0], "stdout"),
             OutputStream::Stderr => (&self.stderr, &mut self.seen[1], "stderr"),
         };
-        let end = kept.len() - unfinished_word(kept);
         let start = *seen;
-        if end <= start {
+        if self.lines >= MAX_LINES || kept[start..].trim().is_empty() {
+            return None;
+        }
+        let (mut end, mut all) = (kept.len(), redact(kept));
+        let held = start.max(end - unfinished_word(kept));
+        if held < end {
+            let earlier = redact(&kept[..held]);
+            // If they differ, the word is redacted, and what follows will be too.
+            if all.strip_prefix(&earlier) == Some(&kept[held..]) {
+                (end, all) = (held, earlier);
+            }
+        }
+        if kept[start..end].trim().is_empty() {
             return None;
         }
         *seen = end;
-        if self.lines >= MAX_LINES || kept[start..end].trim().is_empty() {
-            return None;
-        }
         self.lines += 1;
-        let (before, all) = (redact(&kept[..start]), redact(&kept[..end]));
         // If they differ, a secret extends from the earlier output into the new one.
+        let before = redact(&kept[..start]);
         let new = all.strip_prefix(&before)?;
         let first = text::first_line(new)?;
         Some(format!(
@@ -100,11 +111,12 @@ impl ShellOutput {
     }
 }
 
-/// Returns the bytes of the last word of a text if more of it may follow and it is long enough to
-/// be the beginning of a secret.
+/// Returns the bytes of the last word of a text if more of it may follow and it may be the beginning
+/// of a secret: long, and of many characters, unlike the line of a table or a progress bar.
 fn unfinished_word(text: &str) -> usize {
     let last = text.rsplit(char::is_whitespace).next().unwrap_or_default();
-    if last.len() < SHORTEST_SECRET {
+    let variety = last.chars().collect::<BTreeSet<char>>().len();
+    if last.len() < SHORTEST_SECRET || variety < SECRET_VARIETY {
         return 0;
     }
     last.len()
@@ -236,6 +248,26 @@ mod tests {
         Cursor shell stdout: ***
         Cursor shell stdout: line
         ");
+    }
+
+    #[test]
+    fn a_long_line_is_shown_before_it_ends() {
+        let mut shells = ShellOutputs::default();
+        shells.started("1");
+        let rule = "=".repeat(200);
+        let line = shells.printed(OutputStream::Stdout, &rule, &str::to_owned);
+        assert!(line.is_some_and(|line| line.starts_with("Cursor shell stdout: ====")));
+        // A redacted word needs no more text: whatever follows is redacted with it.
+        let scrubber = foundation::scrub::Scrubber::default();
+        let redact = |text: &str| scrubber.scrub(text).into_owned();
+        let secret = "\ntoken=abcdefghijklmnop";
+        let line = shells.printed(OutputStream::Stdout, secret, &redact);
+        assert_eq!(
+            line.as_deref(),
+            Some("Cursor shell stdout: token=[redacted]\n")
+        );
+        let line = shells.printed(OutputStream::Stdout, "qrst", &redact);
+        assert_eq!(line, None);
     }
 
     #[test]

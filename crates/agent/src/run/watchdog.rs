@@ -218,7 +218,6 @@ pub struct Idle {
 
 impl fmt::Display for Idle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = |n: u32| if n == 1 { "" } else { "s" };
         let Self {
             after,
             attempts,
@@ -236,19 +235,22 @@ impl fmt::Display for Idle {
         }
         write!(
             f,
-            "Cursor stream idle timeout after {}ms without upstream progress over {attempts} attempt{} ({retries} {}).",
+            "Cursor stream idle timeout after {}ms without upstream progress",
             after.as_millis(),
-            plural(*attempts),
-            if *retries == 1 { "retry" } else { "retries" },
         )?;
+        match (*attempts, retries.saturating_add(1)) {
+            (_, 1) => f.write_str(".")?,
+            (attempts, allowed) if attempts > allowed => write!(f, " in {attempts} attempts.")?,
+            (attempts, allowed) => write!(f, " in {attempts} of {allowed} attempts.")?,
+        }
         if *has_text {
-            f.write_str(" Partial assistant output was already streamed; automatic retry requires a checkpoint and was unavailable or exhausted.")?;
+            f.write_str(" Part of the answer is displayed already, and Cursor saved no state to continue it from.")?;
         }
         if *is_silent {
             // A longer limit would not help: a server that works sends heartbeats.
             return f.write_str(" Nothing arrived at all, so the connection is probably lost: check the network, VPN or proxy and send the message again. PI_CURSOR_STREAM_IDLE_TIMEOUT_MS=0 switches the limit off.");
         }
-        f.write_str(" Tune PI_CURSOR_STREAM_IDLE_TIMEOUT_MS / PI_CURSOR_RESUME_IDLE_TIMEOUT_MS if long reasoning turns are expected.")
+        f.write_str(" Cursor is connected but does not work: send the message again, or raise PI_CURSOR_STREAM_IDLE_TIMEOUT_MS (PI_CURSOR_RESUME_IDLE_TIMEOUT_MS after a tool's result) if the model needs longer.")
     }
 }
 
@@ -299,6 +301,28 @@ mod tests {
         for (message, wanted) in cases {
             assert_eq!(classify(message.as_ref()), wanted, "{message:?}");
         }
+    }
+
+    #[test]
+    fn an_idle_timeout_counts_attempts_of_those_allowed() {
+        let idle = |attempts, retries| {
+            let idle = Idle {
+                after: Duration::from_secs(30),
+                attempts,
+                retries,
+                has_text: false,
+                is_silent: true,
+                unknown_exec: None,
+            };
+            let text = idle.to_string();
+            text.split_inclusive('.').next().unwrap().to_owned()
+        };
+        insta::assert_snapshot!([idle(1, 0), idle(1, 3), idle(4, 3), idle(5, 3)].join("\n"), @r"
+        Cursor stream idle timeout after 30000ms without upstream progress.
+        Cursor stream idle timeout after 30000ms without upstream progress in 1 of 4 attempts.
+        Cursor stream idle timeout after 30000ms without upstream progress in 4 of 4 attempts.
+        Cursor stream idle timeout after 30000ms without upstream progress in 5 attempts.
+        ");
     }
 
     #[test]

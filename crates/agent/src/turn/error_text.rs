@@ -2,11 +2,13 @@
 //!
 //! Hosts such as pi match on the text of an error, so it is part of the contract.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
 use super::context_overflow;
+use super::failure_cause::Cause;
 use cursor_client::failure::{Failure, Retry};
 
 /// The text of a turn whose tools had effects that no other run can be sent. No host retries
@@ -16,6 +18,7 @@ pub(super) const EFFECTS_LOST: &str = "Cursor's answer was interrupted after a l
 /// Returns the text of a failed turn.
 pub fn wording(failure: &Failure) -> String {
     let text = failure.to_string();
+    let text = explained(&text).into_owned();
     if let Some(text) = context_overflow::reword(&text) {
         return text;
     }
@@ -23,6 +26,11 @@ pub fn wording(failure: &Failure) -> String {
         Failure::ContextTooLong(_) => too_long(&text),
         // "quota exceeded" stops hosts from retrying what no retry can fix.
         Failure::Upgrade(_) | Failure::Payment(_) => format!("{} (quota exceeded)", firm(&text)),
+        Failure::Update(_) => with_sentence(&text, "Update cursor-sidecar and its extension."),
+        Failure::TooManyTools(_) => with_sentence(&text, "Switch some tools off, then try again."),
+        Failure::ConversationPoisoned(_) => {
+            with_sentence(&text, "Start a new session, then try again.")
+        }
         // We have retried it already, and the retries of a host would multiply ours.
         Failure::Persistent(_) => firm(&text),
         // A retry of the host sends the history instead of the checkpoint.
@@ -32,6 +40,93 @@ pub fn wording(failure: &Failure) -> String {
             Retry::Server => format!("server error: {text}"),
             Retry::Never | Retry::Idle => text,
         },
+    }
+}
+
+/// Returns the text of an error. Servers also send `Error` alone, with or without its code, which
+/// names no cause.
+fn explained(text: &str) -> Cow<'_, str> {
+    let code = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let reason = code.map_or(text, |(_, reason)| reason).trim();
+    if !reason.is_empty() && !reason.eq_ignore_ascii_case("error") {
+        return text.into();
+    }
+    let code = code
+        .map(|(code, _)| format!(" [{code}]"))
+        .unwrap_or_default();
+    format!("Cursor reports an error without its reason{code}").into()
+}
+
+/// What a user of a front end can use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserCommands {
+    /// How to sign in.
+    pub sign_in: &'static str,
+    /// What shows the plan and its usage.
+    pub usage: &'static str,
+}
+
+impl UserCommands {
+    /// On the command line, and for hosts that have no commands of ours.
+    pub const PROGRAM: Self = Self {
+        sign_in: "`cursor-sidecar login`",
+        usage: "`cursor-sidecar usage`",
+    };
+    /// In a host with slash commands.
+    pub const SLASH: Self = Self {
+        sign_in: "/login",
+        usage: "/cursor-usage",
+    };
+}
+
+/// Returns the text of an error with what the user can do next, unless it says that itself.
+pub fn with_next_step(text: &str, cause: Option<&Cause>, commands: UserCommands) -> String {
+    let UserCommands { sign_in, usage } = commands;
+    let step = match cause {
+        Some(Cause::Login) => format!("Sign in again with {sign_in}, or replace the key."),
+        Some(Cause::Quota) => format!("The plan and what is used of it: {usage}."),
+        Some(Cause::Overflow) => "Compact the conversation, or start a new one.".into(),
+        Some(Cause::Model | Cause::Region) => "Choose another model.".into(),
+        Some(Cause::Capacity | Cause::RateLimit | Cause::Upstream) => {
+            "Send the message again in a minute.".into()
+        }
+        Some(Cause::Refused) => "The same request would be refused again: change the message \
+             or the model, or start a new session."
+            .into(),
+        Some(
+            Cause::Request
+            | Cause::Silence
+            | Cause::ContinuationLost(_)
+            | Cause::Taken
+            | Cause::Internal,
+        )
+        | None => return text.to_owned(),
+    };
+    // What was refused is a file or a certificate here, and its text says which.
+    let lowered = text.to_lowercase();
+    if cause == Some(&Cause::Refused) && (lowered.contains("cannot ") || lowered.contains("tls")) {
+        return text.to_owned();
+    }
+    const STEPS: [&str; 7] = [
+        "again",
+        "sign in",
+        "similar models",
+        "set ",
+        "create ",
+        "check ",
+        "update cursor-sidecar",
+    ];
+    if STEPS.iter().any(|step| lowered.contains(step)) {
+        return text.to_owned();
+    }
+    with_sentence(text, &step)
+}
+
+/// Adds a sentence to a text that may lack its full stop.
+fn with_sentence(text: &str, sentence: &str) -> String {
+    match text.trim_end() {
+        text if text.ends_with(['.', '!', '?']) => format!("{text} {sentence}"),
+        text => format!("{text}. {sentence}"),
     }
 }
 
@@ -130,6 +225,43 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_error_without_a_reason_says_so() {
+        for (text, wanted) in [
+            ("Error", "Cursor reports an error without its reason"),
+            (
+                "[canceled] error",
+                "Cursor reports an error without its reason [canceled]",
+            ),
+            (
+                "[internal]",
+                "Cursor reports an error without its reason [internal]",
+            ),
+            ("[internal] disk", "[internal] disk"),
+        ] {
+            let failure = Failure::Cancelled(text.into());
+            assert_eq!(wording(&failure), wanted);
+        }
+    }
+
+    #[test]
+    fn an_error_says_what_to_do_next() {
+        let step = |text, cause| with_next_step(text, Some(&cause), UserCommands::SLASH);
+        assert_eq!(
+            step("[unauthenticated] no", Cause::Login),
+            "[unauthenticated] no. Sign in again with /login, or replace the key."
+        );
+        assert_eq!(
+            step("Not here. Sorry.", Cause::Region),
+            "Not here. Sorry. Choose another model."
+        );
+        let setup = "cannot read CA file x.pem";
+        assert_eq!(step(setup, Cause::Refused), setup);
+        let told = "Cursor cannot be reached. Check that this computer is online.";
+        assert_eq!(step(told, Cause::Upstream), told);
+        assert_eq!(with_next_step("x", None, UserCommands::PROGRAM), "x");
+    }
+
+    #[test]
     fn each_failure_has_the_text_hosts_match() {
         let cases = [
             (
@@ -146,6 +278,10 @@ mod tests {
                 "server error: [internal] x",
             ),
             (Failure::Login("who?".into()), "who?"),
+            (
+                Failure::Update("too old".into()),
+                "too old. Update cursor-sidecar and its extension.",
+            ),
             (
                 Failure::Persistent("cannot connect: Connection refused".into()),
                 "cannot connect: the connection was refused",

@@ -64,7 +64,7 @@ impl TurnEvent {
 
 impl Cause {
     /// Returns the cause of a failed run.
-    pub(super) fn of(failure: &Failure) -> Self {
+    pub fn of(failure: &Failure) -> Self {
         match failure {
             Failure::Login(_) | Failure::Key(_) => Self::Login,
             Failure::Upgrade(_) | Failure::Payment(_) => Self::Quota,

@@ -23,7 +23,7 @@ pub mod usage;
 pub(crate) use activity_display::Recorded;
 pub use activity_display::{Follows, Record, Surface, is_card};
 pub use channels::{HostRequest, MessageSender, TurnChannels, TurnHandle, turn_channels};
-pub use error_text::{ContinuationLost, LOST, too_long, wording};
+pub use error_text::{ContinuationLost, LOST, UserCommands, too_long, with_next_step, wording};
 pub use failure_cause::Cause;
 pub use policy::{Bridging, LONGEST_PARK, Policy, Questions};
 pub use request::{Frontend, HostToolMode, Keep, Stop, TurnEvent, TurnRequest, TurnResult};

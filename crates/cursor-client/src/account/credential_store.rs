@@ -18,6 +18,8 @@ use foundation::private_files::{self, PrivateFileError};
 const OWN_FILE: &str = "login.json";
 /// How the names of files begin that replace it.
 const OWN_PREFIX: &str = "login.";
+/// No login is longer.
+const PROBE_BYTES: usize = 16 * 1024;
 const HOST_FILES: &str = "host-login-";
 /// The version of files with tokens; files of version 1 contain an API key.
 const VERSION: u64 = 2;
@@ -255,6 +257,12 @@ impl StoredLogin {
         let file = LoginFile::own(options).ok_or_else(no_state_dir)?;
         // Creates the folder, and a file in it. It does not matter whether another process has the lock.
         private_files::try_lock(&file.path)?;
+        // A full disk takes empty files.
+        let probe = file.folder().join(format!(".probe-{}", std::process::id()));
+        let written = private_files::write(&probe, &[0; PROBE_BYTES]);
+        // A leftover would do no harm.
+        let _ = std::fs::remove_file(&probe);
+        written?;
         if options.keyring.seals_logins {
             options.keyring.prepare(file.folder())?;
         }

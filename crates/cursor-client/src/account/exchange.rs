@@ -35,7 +35,9 @@ pub trait TokenExchange: Send + Sync + 'static {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ExchangeError {
     /// The server rejected the key.
-    #[error("Cursor did not accept the API key ({0}); check CURSOR_API_KEY or create a new key")]
+    #[error(
+        "Cursor did not accept the API key ({0}); create a new one in Cursor's dashboard, under Integrations"
+    )]
     Rejected(String),
     /// The server has no key exchange.
     #[error("{0} has no key exchange; check CURSOR_BACKEND_URL")]
