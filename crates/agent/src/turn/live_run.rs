@@ -8,7 +8,6 @@ mod repeated_request;
 mod resume;
 mod wait_display;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
@@ -31,8 +30,8 @@ use crate::conversation::tool_results::pending_results;
 use crate::effect_log::{EffectDigest, EffectLog};
 use crate::inbox::{Inbox, InjectionStep, Source};
 use crate::message::Message;
-use crate::run::queue::Weighed as _;
-use crate::run::{Checkpoint, Command, Ended, Handle, Outcome, RunEvent};
+use crate::run::queue::QueueBounds;
+use crate::run::{Checkpoint, Command, Ended, Handle, Outcome, PendingEvents, RunEvent};
 use agent_tools::bridge::external_calls::ExternalCallReceiver;
 use agent_tools::bridge::{Bridge, HostCall};
 use agent_tools::permission::TurnTools;
@@ -42,8 +41,10 @@ use cursor_proto::state::{ContextUsage, occupancy};
 
 /// How many events, and how many bytes of them, may queue while the host works; then the run stops
 /// reading.
-const MAX_WAITING: usize = 4096;
-const MAX_WAITING_BYTES: usize = 4 * 1024 * 1024;
+const WAITING: QueueBounds = QueueBounds {
+    items: 4096,
+    bytes: 4 * 1024 * 1024,
+};
 
 /// A run and its open calls, events and messages.
 pub(super) struct LiveRun {
@@ -72,9 +73,7 @@ pub(super) struct LiveRun {
     /// What the host was sent before the run was parked.
     parked: ParkedAnswer,
     /// Events that arrived while the host was away.
-    waiting: VecDeque<RunEvent>,
-    /// Bytes of the events that were queued since the host went away.
-    waiting_bytes: usize,
+    waiting: PendingEvents,
     /// User messages for the run.
     pub(super) inbox: Inbox,
     /// How full the context is, from the newest checkpoint.
@@ -126,8 +125,7 @@ impl LiveRun {
             open: Vec::new(),
             offering: Vec::new(),
             parked: ParkedAnswer::default(),
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
+            waiting: PendingEvents::new(WAITING),
             inbox: Inbox::default(),
             occupancy: None,
             show,
@@ -158,22 +156,24 @@ impl LiveRun {
         )
     }
 
+    /// Returns the end of the run, if it ended while the host was away.
+    fn ended(&self) -> Option<&Ended> {
+        self.waiting.iter().rev().find_map(|event| match event {
+            RunEvent::Ended(ended) => Some(ended),
+            _ => None,
+        })
+    }
+
     /// Returns how the run ended while the host was away, if it failed.
     pub(super) fn lost(&self) -> Option<&Outcome> {
-        match self.waiting.back() {
-            Some(RunEvent::Ended(Ended { outcome, .. })) => {
-                Some(outcome).filter(|outcome| matches!(outcome, Outcome::Failed(_)))
-            }
-            _ => None,
-        }
+        let outcome = &self.ended()?.outcome;
+        Some(outcome).filter(|outcome| matches!(outcome, Outcome::Failed(_)))
     }
 
     /// Returns the effects of a run that ended while the host was away.
     pub(super) fn effects(&self) -> EffectLog {
-        match self.waiting.back() {
-            Some(RunEvent::Ended(ended)) => ended.effects.clone(),
-            _ => EffectLog::default(),
-        }
+        let ended = self.ended();
+        ended.map_or_else(EffectLog::default, |ended| ended.effects.clone())
     }
 
     /// Handles a run that broke while the host was away. Its checkpoint stays valid unless the
@@ -185,15 +185,9 @@ impl LiveRun {
         }
     }
 
-    /// Returns whether the run's end is queued.
-    fn is_over(&self) -> bool {
-        let end = |event: &RunEvent| matches!(event, RunEvent::Ended(_));
-        self.waiting.iter().any(end)
-    }
-
     /// Cancels the run because the user stopped it; its last checkpoint may still arrive.
     pub(super) async fn cancel(&mut self) {
-        self.bridge.cancelled(calls(&self.waiting));
+        self.bridge.cancelled(self.waiting_calls());
         let _ = self.handle.commands.send(Command::Cancel).await;
         self.call_receiver.close();
     }
@@ -206,15 +200,14 @@ impl LiveRun {
     }
 
     async fn send_leave(&mut self) {
-        self.bridge.cancelled(calls(&self.waiting));
+        self.bridge.cancelled(self.waiting_calls());
         let _ = self.handle.commands.send(Command::Leave).await;
     }
 
     /// Returns the rest of the answer if the run has finished while the host displayed cards.
     pub(super) fn unread(&mut self) -> Option<String> {
-        let finished = matches!(self.waiting.back(), Some(RunEvent::Ended(ended)) if ended.outcome == Outcome::Finished);
-        let calls = |event: &RunEvent| matches!(event, RunEvent::HostCall(_));
-        if !finished || !self.open.is_empty() || self.waiting.iter().any(calls) {
+        let is_finished = (self.ended()).is_some_and(|ended| ended.outcome == Outcome::Finished);
+        if !is_finished || !self.open.is_empty() || self.waiting_calls() > 0 {
             return None;
         }
         let rest = self.waiting_text();
@@ -224,6 +217,12 @@ impl LiveRun {
             answer.push_str(&plan);
         }
         Some(rest + &plan)
+    }
+
+    /// Returns how many queued events are calls of the host.
+    fn waiting_calls(&self) -> usize {
+        let is_call = |event: &&RunEvent| matches!(event, RunEvent::HostCall(_));
+        self.waiting.iter().filter(is_call).count()
     }
 
     /// Returns the text that arrived while the host was away.
@@ -273,8 +272,7 @@ impl LiveRun {
     }
 
     async fn next(&mut self) -> Option<RunEvent> {
-        if let Some(event) = self.waiting.pop_front() {
-            self.waiting_bytes = self.waiting_bytes.saturating_sub(event.bytes());
+        if let Some(event) = self.waiting.pop() {
             return Some(event);
         }
         tokio::select! {
@@ -299,7 +297,7 @@ impl LiveRun {
     /// Reads one event while the host is away and returns whether the conversation changed; pends
     /// while the queue is full.
     pub(super) async fn idle(&mut self) -> bool {
-        if self.waiting.len() >= MAX_WAITING || self.waiting_bytes >= MAX_WAITING_BYTES {
+        if self.waiting.is_full() {
             return std::future::pending().await;
         }
         let event = tokio::select! {
@@ -333,8 +331,7 @@ impl LiveRun {
                     let key = self.key.as_str();
                     tracing::debug!(event, bridgeKeyPrefix = key, class = failure.class());
                 }
-                self.waiting_bytes += event.bytes();
-                self.waiting.push_back(event);
+                self.waiting.push(event);
                 false
             }
         }
@@ -536,12 +533,6 @@ impl LiveRun {
             }
         }
     }
-}
-
-/// Returns how many queued events are host calls.
-fn calls(waiting: &VecDeque<RunEvent>) -> usize {
-    let queued = |event: &&RunEvent| matches!(event, RunEvent::HostCall(_));
-    waiting.iter().filter(queued).count()
 }
 
 /// Returns whether an event is a call whose caller no longer waits.

@@ -6,7 +6,6 @@ mod checkpoint;
 mod emit;
 mod exec;
 mod outgoing;
-mod pending_events;
 mod timers;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -21,14 +20,14 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use uuid::Uuid;
 
 use self::call_batch::CallBatch;
-use self::pending_events::PendingEvents;
 use super::blobs::Blobs;
 use super::checkpoint_contents::CheckpointReader;
 use super::event::{RunEvent, Usage};
 use super::limits::{LimitError, MAX_ANSWER};
 use super::open_execs::{self, OpenExecs};
+use super::pending_events::PendingEvents;
 use super::query_replies;
-use super::queue;
+use super::queue::{self, QueueBounds};
 use super::retry::{Progress, Timing, VisibleProgress};
 use super::run_task::{Command, Injection};
 use super::stream_stats::StreamStats;
@@ -46,6 +45,12 @@ use cursor_proto::drift::Drift;
 const RESULTS_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes of outgoing frames that may be queued before no new requests are accepted.
 const MAX_OUTBOX: usize = 8 * 1024 * 1024;
+
+/// Events that may wait for the consumer before the stream is no longer read, and their bytes.
+const PENDING: QueueBounds = QueueBounds {
+    items: 1024,
+    bytes: 1024 * 1024,
+};
 
 /// The parts of a run that outlive a single stream.
 pub(super) struct AttemptContext<'a> {
@@ -195,7 +200,7 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         no_timeout_before: now,
         context,
         stream,
-        pending: PendingEvents::default(),
+        pending: PendingEvents::new(PENDING),
         outbox: VecDeque::new(),
         outbox_bytes: 0,
         checkpoint: None,
