@@ -184,6 +184,7 @@ struct RunTask {
     refused: u32,
     /// Bytes of text and thinking received, over all attempts.
     answer_bytes: usize,
+    /// User messages for the next stream.
     held: Vec<Injection>,
     left: VisibleProgress,
     answer: AnswerLog,
@@ -426,16 +427,14 @@ impl RunTask {
                     );
                 }
             }
-            self.ids = self.ids.again();
-            return AttemptResult::RetryNow;
+            return self.retry_now(closed.injected);
         }
         // A full connection has processed nothing of the stream, and the next attempt opens a new
         // connection.
         if !closed.accepted && error.is_refusal() && self.refused < MAX_REFUSED {
             tracing::debug!("stream.refused");
             self.refused += 1;
-            self.ids = self.ids.again();
-            return AttemptResult::RetryNow;
+            return self.retry_now(closed.injected);
         }
         let evidence = self.evidence(&closed.progress);
         let failure = Failure::classify(&error, &evidence);
@@ -448,8 +447,7 @@ impl RunTask {
                 && closed.progress.shown <= VisibleProgress::Remembered;
             if issued.at < started && !self.token_replaced && untouched {
                 self.token_replaced = true;
-                self.ids = self.ids.again();
-                return AttemptResult::RetryNow;
+                return self.retry_now(closed.injected);
             }
             // The server had accepted the token, so it has expired during the run. The run
             // continues with a new one, like after a lost connection.
@@ -463,6 +461,14 @@ impl RunTask {
             }
         }
         AttemptResult::Failed(failure, closed.progress)
+    }
+
+    /// Repeats the request on another stream at once. The owner does not notice, so that stream is
+    /// sent the user messages that this one was sent.
+    fn retry_now(&mut self, injected: Vec<Injection>) -> AttemptResult {
+        self.held.splice(..0, injected);
+        self.ids = self.ids.again();
+        AttemptResult::RetryNow
     }
 
     /// Handles an idle stream. After tool results, restarting may be left to the owner.

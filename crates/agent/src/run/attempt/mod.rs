@@ -8,7 +8,7 @@ mod exec;
 mod outgoing;
 mod timers;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ pub(super) struct AttemptContext<'a> {
     pub(super) drift: &'a Drift,
     pub(super) timing: &'a Timing,
     pub(super) run_id: Uuid,
-    /// User messages that arrived while no stream was open.
+    /// User messages that arrived while no stream was accepted.
     pub(super) held: &'a mut Vec<Injection>,
     /// Bytes of text and thinking received so far, over all attempts.
     pub(super) answer_bytes: &'a mut usize,
@@ -101,6 +101,8 @@ pub(super) struct AttemptOutcome {
     pub(super) usage: Option<Usage>,
     /// Whether the server accepted the stream at all.
     pub(super) accepted: bool,
+    /// User messages that it was sent.
+    pub(super) injected: Vec<Injection>,
 }
 
 /// Everything the event loop of an attempt can wake up for.
@@ -180,7 +182,7 @@ struct Attempt<'a> {
     /// Whether there is capacity to read. While reading is paused, silence means nothing.
     is_reading: bool,
     /// User messages sent on this stream.
-    injected: BTreeSet<Uuid>,
+    injected: Vec<Injection>,
     /// The calls and completed tools that are offered together.
     batch: CallBatch,
     /// Host calls whose results are sent before the next command is read, and how long that waits.
@@ -218,7 +220,7 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         cancel_received_by: None,
         unsent_until_cancel: 0,
         is_reading: true,
-        injected: BTreeSet::new(),
+        injected: Vec::new(),
         batch: CallBatch::default(),
         results_first: None,
         watchdog,
@@ -243,6 +245,7 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         progress,
         usage: attempt.usage,
         accepted: attempt.accepted,
+        injected: attempt.injected,
     }
 }
 
@@ -358,7 +361,7 @@ impl Attempt<'_> {
                 None
             }
             AttemptEvent::Command(Some(Command::Inject(injection))) => {
-                self.inject(&injection);
+                self.inject(injection);
                 None
             }
             AttemptEvent::Command(Some(Command::AfterResults(calls))) => {
@@ -402,7 +405,7 @@ impl Attempt<'_> {
             self.accepted = true;
             (self.context.on_accepted)();
             for injection in std::mem::take(self.context.held) {
-                self.inject(&injection);
+                self.inject(injection);
             }
         }
         let Received::Message(message) = received else {

@@ -64,10 +64,14 @@ impl Attempt<'_> {
         });
     }
 
-    /// Sends a user message to the running run, once per stream.
-    pub(super) fn inject(&mut self, injection: &Injection) {
-        if !self.injected.insert(injection.id) {
-            return; // already sent on this stream
+    /// Sends a user message to the running run, once per stream, as soon as the server has accepted
+    /// the stream.
+    pub(super) fn inject(&mut self, injection: Injection) {
+        if !self.accepted {
+            return self.context.held.push(injection);
+        }
+        if self.injected.iter().any(|sent| sent.id == injection.id) {
+            return;
         }
         tracing::debug!(injection = %injection.id, bytes = injection.message.text.len(), images = injection.message.images.len(), "run.inject");
         let action = InjectContextAction {
@@ -85,6 +89,7 @@ impl Attempt<'_> {
             )),
         };
         self.act(conversation_action::Action::InjectContextAction(action));
+        self.injected.push(injection);
     }
 
     pub(super) fn act(&mut self, action: conversation_action::Action) {
