@@ -78,10 +78,11 @@ impl SessionTask {
             tracing::debug!(decision = "live resume", "plan");
             return Some(live);
         }
-        // The run is lost, or the history diverged: the queued events are useless. Of a lost run,
-        // keep the last checkpoint and the messages it was sent.
+        // The run is lost, or the history diverged: the queued events are useless. Keep the messages
+        // that the run was sent, and of a lost run the last checkpoint.
         live.leave().await;
         if lost.is_none() {
+            self.inbox.add(live.inbox.separate());
             // The next run may be one of the same conversation, which allows one at a time.
             if let Some(ended) = live.drain(std::future::ready(())).await {
                 self.effects.keep(live.history(), ended.effects);
