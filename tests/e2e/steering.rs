@@ -12,11 +12,11 @@ use test_support::simulator::{Recording, Simulator, Transport};
 use test_support::wait::until;
 
 pub const INJECTED: &str = r#"{ expect_client = { conversationAction = { injectContextAction = {} } }, capture = { I = "/conversationAction/injectContextAction/injectionId" } }"#;
-const REFUSED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { rejected = { reason = "no" } } } } }"#;
+pub const REFUSED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { rejected = { reason = "no" } } } } }"#;
 pub const DELIVERED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { delivered = { step = 1 } } } } }"#;
 const QUEUED: &str =
     r#"{ update = { contextInjectionState = { injectionId = "$I", state = { queued = {} } } } }"#;
-const GIVEN_UP: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }"#;
+pub const GIVEN_UP: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }"#;
 
 fn session(simulator: &Simulator) -> RpcSession {
     let mut session = RpcSession::new(simulator, "s", &[]);

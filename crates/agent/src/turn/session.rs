@@ -448,8 +448,12 @@ impl SessionTask {
         }
     }
 
-    /// Adds Cursor's counters of a run to those of the turn and the session.
+    /// Adds Cursor's counters of a run to those of the turn and the session. A run that replaces it
+    /// has the retries that it left.
     fn count_run(&self, ended: Option<&Ended>, progress: &mut TurnProgress) {
+        if let Some(ended) = ended {
+            (progress.spent, progress.rest) = (ended.spent, ended.rest);
+        }
         let Some(counters) = ended.and_then(|ended| ended.usage) else {
             // A lost run has no counters that include what its turns returned.
             return;

@@ -26,9 +26,9 @@ pub(super) struct TurnProgress {
     starts_paragraph: bool,
     /// Whether the host was sent answer text or a call, not only thinking.
     has_answered: bool,
-    /// How often the turn was recovered, the retries used by then, and how long the next run waits
-    /// first.
+    /// How often the turn was recovered.
     pub(super) recoveries: u32,
+    /// The retries that its runs have used, and how long the next run waits first.
     pub(super) spent: RetriesUsed,
     pub(super) rest: Duration,
     /// How often a connection failed and was retried.

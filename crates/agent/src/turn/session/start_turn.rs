@@ -291,7 +291,6 @@ impl SessionTask {
         };
         self.effects.keep(request.history(), ended.effects.clone());
         progress.recoveries += 1;
-        (progress.spent, progress.rest) = (ended.spent, ended.rest);
         if let Outcome::Failed(failure) = &ended.outcome {
             let event = TurnEvent::Retrying(failure.to_string());
             request.send(event).await;
