@@ -11,6 +11,9 @@ use crate::effect_log::RequestKey;
 use cursor_proto::agent::v1::*;
 use foundation::VariantName;
 
+/// Questions that may be with the user at once; more get the fixed answer.
+const MAX_QUESTIONS: usize = 64;
+
 impl Attempt<'_> {
     /// Answers a query. Questions go to the user if the host can ask; everything else has a fixed
     /// answer.
@@ -26,6 +29,7 @@ impl Attempt<'_> {
             return self.respond(reply);
         }
         if let Some(Query::AskQuestionInteractionQuery(question)) = &query.query
+            && self.questions.len() < MAX_QUESTIONS
             && let Some(args) = &question.args
             && let Some(question_call) = self.context.executor.ask(args)
         {
