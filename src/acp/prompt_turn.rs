@@ -423,14 +423,10 @@ fn send_event(context: &SessionContext, event: TurnEvent, answer: &mut TurnAnswe
             let text = format!("{}\n", presentable(&text));
             context.notify(SessionUpdate::AgentThoughtChunk(chunk(text)));
         }
-        TurnEvent::ToolCall {
-            id,
-            name,
-            arguments,
-        } => answer.calls.push(StoredCall {
-            id,
-            name,
-            arguments,
+        TurnEvent::ToolCall(call) => answer.calls.push(StoredCall {
+            id: call.id,
+            name: call.name,
+            arguments: call.arguments,
         }),
         // Tools of the client are called between turns.
         TurnEvent::Request(_)

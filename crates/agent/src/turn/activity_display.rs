@@ -13,6 +13,7 @@ use serde_json::Value as Json;
 
 use super::final_text::{self, Boundary, Candidates};
 use super::request::TurnEvent;
+use crate::message::ToolCall;
 use crate::run::RunEvent;
 use agent_tools::policy::{NativeTool, ToolDecision, ToolDecisions};
 use agent_tools::shell::{CapturedOutput, ShellSession};
@@ -158,7 +159,7 @@ pub(super) enum Shown {
     /// As lines of thinking.
     Lines(Vec<TurnEvent>),
     /// As a card: its call.
-    Card(TurnEvent),
+    Card(ToolCall),
 }
 
 /// How the native tool calls of one run are shown.
@@ -282,7 +283,7 @@ impl ActivityDisplay {
         Shown::Lines(vec![TurnEvent::Thinking(text), TurnEvent::ThinkingDone])
     }
 
-    fn add_card(&mut self, card: tool_cards::Card) -> TurnEvent {
+    fn add_card(&mut self, card: tool_cards::Card) -> ToolCall {
         self.cards += 1;
         let id = format!("{}{}", self.run, self.cards);
         let record = Record {
@@ -293,7 +294,7 @@ impl ActivityDisplay {
         };
         self.recorded.keep(&id, record);
         self.open.push(id.clone());
-        TurnEvent::ToolCall {
+        ToolCall {
             id,
             name: card.tool.to_owned(),
             arguments: card.arguments,
@@ -427,7 +428,7 @@ mod tests {
                 json!({"name": "read", "args": {"path": "/w/a"}, "result": {"content": "A"}});
             let tools = Surface::Cards(vec!["read".into()]);
             match show.completed(&Activity::from_json(&call), &tools) {
-                Shown::Card(TurnEvent::ToolCall { id, .. }) => id,
+                Shown::Card(call) => call.id,
                 _ => panic!("no card"),
             }
         };
@@ -450,7 +451,7 @@ mod tests {
         );
         let call = json!({"name": "shell", "args": {"command": "rm -rf a"}, "result": {}});
         let tools = Surface::Cards(vec!["bash".into(), "cursor".into()]);
-        let Shown::Card(TurnEvent::ToolCall {
+        let Shown::Card(ToolCall {
             name, arguments, ..
         }) = show.completed(&Activity::from_json(&call), &tools)
         else {

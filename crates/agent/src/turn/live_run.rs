@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub(super) use self::answer_rounds::AnswerRounds;
-pub(super) use self::host_calls::PendingBatch;
+use self::host_calls::PendingBatch;
 pub(super) use self::injection::user_texts;
 use self::repeated_request::ParkedAnswer;
 use self::wait_display::{WaitDisplay, send_wait};
@@ -29,7 +29,7 @@ use crate::conversation::store::StoreError;
 use crate::conversation::tool_results::pending_results;
 use crate::effect_log::{EffectDigest, EffectLog};
 use crate::inbox::{Inbox, InjectionStep, Source};
-use crate::message::Message;
+use crate::message::{Message, ToolCall};
 use crate::run::queue::QueueBounds;
 use crate::run::{Checkpoint, Command, Ended, Handle, Outcome, PendingEvents, RunEvent};
 use agent_tools::bridge::external_calls::ExternalCallReceiver;
@@ -68,8 +68,8 @@ pub(super) struct LiveRun {
     /// Calls that were offered to the host and have no result, oldest first. They stay here while
     /// the run is being cancelled: dropping one is an answer, which would be recorded as its result.
     open: Vec<HostCall>,
-    /// Events for these calls that were not sent to the host yet.
-    offering: Vec<TurnEvent>,
+    /// Those of them that were not sent to the host yet, or cards.
+    offering: Vec<ToolCall>,
     /// What the host was sent before the run was parked.
     parked: ParkedAnswer,
     /// Events that arrived while the host was away.
@@ -359,7 +359,6 @@ impl LiveRun {
         &mut self,
         request: &mut OpenTurn,
         progress: &mut TurnProgress,
-        offered: &mut PendingBatch,
     ) -> Pause {
         if let Some(text) = self.parked.repeated.take() {
             if !text.is_empty() {
@@ -367,7 +366,7 @@ impl LiveRun {
             }
             return Pause::ToolUse;
         }
-        while *offered == PendingBatch::Nothing && !self.later.is_empty() {
+        while self.batch() == PendingBatch::Nothing && !self.later.is_empty() {
             send_event(self.later.remove(0), request, progress).await;
         }
         let line = self.wait_display.begin();
@@ -382,7 +381,7 @@ impl LiveRun {
                     continue;
                 }
                 event = self.next() => event,
-                () = std::future::ready(()), if *offered != PendingBatch::Nothing && !self.is_in_batch => {
+                () = std::future::ready(()), if self.batch() != PendingBatch::Nothing && !self.is_in_batch => {
                     return Pause::ToolUse;
                 }
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
@@ -391,12 +390,12 @@ impl LiveRun {
                         // The process was suspended: read what the server sent meanwhile first.
                         self.inbox.rearm(now);
                     } else {
-                        self.release(offered).await;
+                        self.release().await;
                     }
                     continue;
                 }
             };
-            if *offered == PendingBatch::Cards
+            if self.batch() == PendingBatch::Cards
                 && let Some(event) = event.take_if(|event| ends_cards(event))
             {
                 let over = |event: &RunEvent| matches!(event, RunEvent::Ended(end) if end.outcome == Outcome::Finished);
@@ -407,7 +406,7 @@ impl LiveRun {
                 return Pause::ToolUse;
             }
             // Text that follows a call is shown after the call.
-            if *offered == PendingBatch::Calls
+            if self.batch() == PendingBatch::Calls
                 && let Some(event) = event.take_if(|event| is_speech(event))
             {
                 self.waiting.push_front(event);
@@ -437,19 +436,19 @@ impl LiveRun {
                     continue;
                 }
                 Some(RunEvent::HostCall(call)) => {
-                    self.offer(*call, request, offered).await;
+                    self.offer(*call, request).await;
                     continue;
                 }
                 // More of the batch may have arrived since.
                 Some(RunEvent::BatchEnd) => continue,
                 Some(RunEvent::Injection(report)) => {
                     if self.inbox.report(&report) == InjectionStep::Release {
-                        self.release(offered).await;
+                        self.release().await;
                     }
                     continue;
                 }
                 // Calls of another agent outlive Cursor's answer: the host executes them first.
-                Some(RunEvent::Ended(ended)) if self.leaves_calls(&ended, *offered) => {
+                Some(RunEvent::Ended(ended)) if self.leaves_calls(&ended) => {
                     self.waiting.push_front(RunEvent::Ended(ended));
                     return Pause::ToolUse;
                 }
@@ -466,7 +465,7 @@ impl LiveRun {
                     }
                     return Pause::Over(Some(Box::new(ended)));
                 }
-                Some(event) => match self.activity(event, request, progress, offered).await {
+                Some(event) => match self.activity(event, request, progress).await {
                     Some(pause) => return pause,
                     None => continue,
                 },

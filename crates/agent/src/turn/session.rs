@@ -18,7 +18,7 @@ use super::activity_display::{ActivityDisplay, Record, Recorded};
 use super::channels::{OpenTurn, ReplyOnce, TurnChannels};
 use super::conversation_slot::{Conversation, ConversationSlot};
 use super::failure_cause::Cause;
-use super::live_run::{LiveRun, Pause, PendingBatch};
+use super::live_run::{LiveRun, Pause};
 use super::recover;
 use super::request::{Keep, Stop, TurnEvent, TurnResult};
 use super::turn_progress::TurnProgress;
@@ -366,10 +366,9 @@ impl SessionTask {
             }
         };
         loop {
-            let mut offered = PendingBatch::Nothing;
             let cancel = request.cancel_token().clone();
             let pause = tokio::select! {
-                pause = live.drive(&mut request, &mut progress, &mut offered) => pause,
+                pause = live.drive(&mut request, &mut progress) => pause,
                 () = cancel.cancelled() => {
                     return self.abort(live, request, progress, answer).await;
                 }

@@ -123,7 +123,7 @@ impl TurnProgress {
 
 /// Sends an event to the host and counts what the model wrote.
 pub(super) async fn send_event(event: TurnEvent, request: &OpenTurn, progress: &mut TurnProgress) {
-    if matches!(event, TurnEvent::Text(_) | TurnEvent::ToolCall { .. }) {
+    if matches!(event, TurnEvent::Text(_) | TurnEvent::ToolCall(_)) {
         progress.has_answered = true;
     }
     let event = match event {
@@ -136,10 +136,8 @@ pub(super) async fn send_event(event: TurnEvent, request: &OpenTurn, progress: &
     }
     match &event {
         TurnEvent::Text(text) | TurnEvent::Thinking(text) => progress.output += usage::units(text),
-        TurnEvent::ToolCall {
-            name, arguments, ..
-        } => {
-            progress.output += usage::units(name) + usage::units(&arguments.to_string());
+        TurnEvent::ToolCall(call) => {
+            progress.output += usage::units(&call.name) + usage::units(&call.arguments.to_string());
         }
         TurnEvent::ThinkingDone
         | TurnEvent::Request(_)
