@@ -341,8 +341,7 @@ impl LiveRun {
     /// does not wait for the disk each time.
     pub(super) async fn save(&mut self) -> Result<(), StoreError> {
         if !self.is_saved {
-            self.conversation.messages = self.inbox.separate();
-            self.conversation.save().await?;
+            self.conversation.save(&self.inbox.separate()).await?;
             self.is_saved = true;
         }
         Ok(())

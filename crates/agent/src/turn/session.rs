@@ -519,9 +519,8 @@ impl SessionTask {
 
     /// Stores a conversation with the messages that the next turn sends; returns a notice for the
     /// user if that fails.
-    async fn put(&mut self, mut conversation: Conversation) -> Option<String> {
-        conversation.messages = self.inbox.separate();
-        self.slot.put(conversation).await
+    async fn put(&mut self, conversation: Conversation) -> Option<String> {
+        self.slot.put(conversation, &self.inbox.separate()).await
     }
 
     /// Resolves when another turn waits for this one to end.
