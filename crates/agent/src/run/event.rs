@@ -126,6 +126,23 @@ pub struct Ended {
     pub effects: EffectLog,
 }
 
+impl Ended {
+    /// Returns the end of a run that failed inside this process and reports nothing.
+    pub(crate) fn lost(spent: RetriesUsed) -> Self {
+        let failure = Failure::Refused("the run failed inside cursor-sidecar".into());
+        Self {
+            outcome: Outcome::Failed(failure),
+            usage: None,
+            attempts: 0,
+            was_accepted: true,
+            spent,
+            rest: Duration::ZERO,
+            left: VisibleProgress::Executed,
+            effects: EffectLog::lost(),
+        }
+    }
+}
+
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {

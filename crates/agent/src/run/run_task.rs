@@ -138,18 +138,8 @@ pub fn start(
         // A panic fails only this run, which still emits a final event.
         let run = Box::pin(AssertUnwindSafe(run.run()).catch_unwind());
         if run.await.is_err() {
-            let failure = Failure::Refused("the run failed inside cursor-sidecar".into());
-            let ended = Ended {
-                outcome: Outcome::Failed(failure),
-                usage: None,
-                attempts: 0,
-                was_accepted: true,
-                spent,
-                rest: Duration::ZERO,
-                left: VisibleProgress::Executed,
-                effects: EffectLog::lost(),
-            };
-            let _ = final_event.send(RunEvent::Ended(ended)).await;
+            let ended = RunEvent::Ended(Ended::lost(spent));
+            let _ = final_event.send(ended).await;
         }
     };
     Handle {

@@ -31,7 +31,9 @@ use crate::effect_log::{EffectDigest, EffectLog};
 use crate::inbox::{Inbox, InjectionStep, Source};
 use crate::message::{Message, ToolCall};
 use crate::run::queue::QueueBounds;
-use crate::run::{Checkpoint, Command, Ended, Handle, Outcome, PendingEvents, RunEvent};
+use crate::run::{
+    Checkpoint, Command, Ended, Handle, Outcome, PendingEvents, RetriesUsed, RunEvent,
+};
 use agent_tools::bridge::external_calls::ExternalCallReceiver;
 use agent_tools::bridge::{Bridge, HostCall};
 use agent_tools::permission::TurnTools;
@@ -96,7 +98,7 @@ pub(super) enum Pause {
     /// The host has calls to execute.
     ToolUse,
     /// The run is over.
-    Over(Option<Box<Ended>>),
+    Over(Box<Ended>),
 }
 
 impl LiveRun {
@@ -248,7 +250,7 @@ impl LiveRun {
     /// waiting for it. A checkpoint that includes text the host was not shown is ignored, because
     /// the next turn would continue after that text. Once `wanted` resolves,
     /// the time for that is cut short.
-    pub(super) async fn drain(&mut self, wanted: impl Future<Output = ()>) -> Option<Ended> {
+    pub(super) async fn drain(&mut self, wanted: impl Future<Output = ()>) -> Ended {
         let mut is_shown = true;
         let mut wanted = std::pin::pin!(wanted.fuse());
         loop {
@@ -260,36 +262,34 @@ impl LiveRun {
                 }
             };
             match event {
-                Some(RunEvent::Text(_)) => is_shown = false,
-                Some(RunEvent::Checkpoint(saved)) if is_shown => {
-                    self.checkpoint(saved);
-                }
-                Some(RunEvent::Ended(ended)) => return Some(ended),
-                Some(_) => {}
-                None => return None,
+                RunEvent::Text(_) => is_shown = false,
+                RunEvent::Checkpoint(saved) if is_shown => self.checkpoint(saved),
+                RunEvent::Ended(ended) => return ended,
+                _ => {}
             }
         }
     }
 
-    async fn next(&mut self) -> Option<RunEvent> {
+    async fn next(&mut self) -> RunEvent {
         if let Some(event) = self.waiting.pop() {
-            return Some(event);
+            return event;
         }
         tokio::select! {
             event = self.handle.events.recv() => {
-                self.record(event.as_ref());
+                let event = event.unwrap_or_else(|| RunEvent::Ended(Ended::lost(RetriesUsed::default())));
+                self.record(&event);
                 event
             }
-            call = self.call_receiver.next() => Some(RunEvent::HostCall(Box::new(call))),
+            call = self.call_receiver.next() => RunEvent::HostCall(Box::new(call)),
         }
     }
 
     /// Records an event of the run.
-    fn record(&mut self, event: Option<&RunEvent>) {
+    fn record(&mut self, event: &RunEvent) {
         match event {
-            Some(RunEvent::Text(text)) => self.answer.push(text),
-            Some(RunEvent::HostCall(_) | RunEvent::ToolCompleted(_)) => self.is_in_batch = true,
-            Some(RunEvent::BatchEnd) => self.is_in_batch = false,
+            RunEvent::Text(text) => self.answer.push(text),
+            RunEvent::HostCall(_) | RunEvent::ToolCompleted(_) => self.is_in_batch = true,
+            RunEvent::BatchEnd => self.is_in_batch = false,
             _ => {}
         }
     }
@@ -302,7 +302,7 @@ impl LiveRun {
         }
         let event = tokio::select! {
             Some(event) = self.handle.events.recv() => {
-                self.record(Some(&event));
+                self.record(&event);
                 event
             }
             call = self.call_receiver.next() => {
@@ -372,7 +372,7 @@ impl LiveRun {
         send_wait(line, request);
         loop {
             let deadline = self.inbox.deadline();
-            let mut event = tokio::select! {
+            let event = tokio::select! {
                 // Read what the server has sent before the deadline counts.
                 biased;
                 Some(message) = request.next_message() => {
@@ -394,9 +394,7 @@ impl LiveRun {
                     continue;
                 }
             };
-            if self.batch() == PendingBatch::Cards
-                && let Some(event) = event.take_if(|event| ends_cards(event))
-            {
+            if self.batch() == PendingBatch::Cards && ends_cards(&event) {
                 let over = |event: &RunEvent| matches!(event, RunEvent::Ended(end) if end.outcome == Outcome::Finished);
                 if over(&event) && self.later.is_empty() && self.inbox.is_delivered() {
                     self.show.close_cards();
@@ -405,53 +403,48 @@ impl LiveRun {
                 return Pause::ToolUse;
             }
             // Text that follows a call is shown after the call.
-            if self.batch() == PendingBatch::Calls
-                && let Some(event) = event.take_if(|event| is_speech(event))
-            {
+            if self.batch() == PendingBatch::Calls && is_speech(&event) {
                 self.waiting.push_front(event);
                 return Pause::ToolUse;
             }
-            let line = event
-                .as_ref()
-                .and_then(|event| self.wait_display.update(event));
-            if let Some(line) = line {
+            if let Some(line) = self.wait_display.update(&event) {
                 send_wait(line, request);
             }
             let shown = match event {
-                Some(RunEvent::Text(text)) => {
+                RunEvent::Text(text) => {
                     self.show.record_answer(&text);
                     TurnEvent::Text(text)
                 }
-                Some(RunEvent::Thinking(text)) => TurnEvent::Thinking(text),
-                Some(RunEvent::ThinkingDone) => TurnEvent::ThinkingDone,
-                Some(RunEvent::Retrying(attempt)) => {
+                RunEvent::Thinking(text) => TurnEvent::Thinking(text),
+                RunEvent::ThinkingDone => TurnEvent::ThinkingDone,
+                RunEvent::Retrying(attempt) => {
                     self.reinject().await;
                     TurnEvent::Retrying(attempt.failure.to_string())
                 }
-                Some(RunEvent::Checkpoint(saved)) => {
+                RunEvent::Checkpoint(saved) => {
                     progress.since_checkpoint.clone_from(&saved.unacknowledged);
                     self.checkpoint(saved);
                     self.count(progress);
                     continue;
                 }
-                Some(RunEvent::HostCall(call)) => {
+                RunEvent::HostCall(call) => {
                     self.offer(*call, request).await;
                     continue;
                 }
                 // More of the batch may have arrived since.
-                Some(RunEvent::BatchEnd) => continue,
-                Some(RunEvent::Injection(report)) => {
+                RunEvent::BatchEnd => continue,
+                RunEvent::Injection(report) => {
                     if self.inbox.report(&report) == InjectionStep::Release {
                         self.release().await;
                     }
                     continue;
                 }
                 // Calls of another agent outlive Cursor's answer: the host executes them first.
-                Some(RunEvent::Ended(ended)) if self.leaves_calls(&ended) => {
+                RunEvent::Ended(ended) if self.leaves_calls(&ended) => {
                     self.waiting.push_front(RunEvent::Ended(ended));
                     return Pause::ToolUse;
                 }
-                Some(RunEvent::Ended(ended)) => {
+                RunEvent::Ended(ended) => {
                     progress.was_sent |= ended.was_accepted;
                     if ended.outcome == Outcome::Finished
                         && let Some(rest) = self.show.unshown_plan()
@@ -462,13 +455,12 @@ impl LiveRun {
                         }
                         send_event(TurnEvent::Text(rest), request, progress).await;
                     }
-                    return Pause::Over(Some(Box::new(ended)));
+                    return Pause::Over(Box::new(ended));
                 }
-                Some(event) => match self.activity(event, request, progress).await {
+                event => match self.activity(event, request, progress).await {
                     Some(pause) => return pause,
                     None => continue,
                 },
-                None => return Pause::Over(None),
             };
             send_event(shown, request, progress).await;
         }
@@ -499,32 +491,31 @@ impl LiveRun {
 
     /// Keeps the checkpoint only if it is valid for everything that was sent; otherwise the next
     /// turn sends the history again.
-    pub(super) fn check_checkpoint(&mut self, outcome: Option<&Outcome>) {
+    pub(super) fn check_checkpoint(&mut self, outcome: &Outcome) {
         let current = self.conversation.sent.as_ref() == Some(self.answer.history());
         // Undelivered messages are sent to the checkpoint that precedes them.
         let undelivered = self.before_message.is_some()
             && self.conversation.sent == self.before_message
             && !self.inbox.is_delivered();
         let sound = match outcome {
-            Some(Outcome::Finished) => {
+            Outcome::Finished => {
                 current
                     || undelivered
                     || self.answer.lacks_only_text(self.conversation.sent.as_ref())
             }
             // An older checkpoint is sent everything since.
-            Some(Outcome::Cancelled) => true,
-            Some(Outcome::Failed(failure)) => match failure.retry() {
+            Outcome::Cancelled => true,
+            Outcome::Failed(failure) => match failure.retry() {
                 Retry::Transport => true,
                 // The checkpoint the run started with may be what makes the server fail.
                 Retry::Server | Retry::Idle => self.conversation.state != self.initial_state,
                 Retry::Never => !failure.doubts_state(),
             },
-            None => false,
         };
         if !sound {
             self.conversation.sent = None;
         }
-        if let Some(Outcome::Finished) = outcome {
+        if *outcome == Outcome::Finished {
             self.conversation.pause = None;
             if self.inbox.is_delivered() {
                 self.inbox.finish();

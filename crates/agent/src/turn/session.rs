@@ -314,7 +314,7 @@ impl SessionTask {
         if let Some((mut live, _)) = self.live.take() {
             live.leave().await;
             let ended = live.drain(std::future::ready(())).await;
-            effects = ended.map(|ended| ended.effects);
+            effects = Some(ended.effects);
             self.inbox.add(live.inbox.separate());
             self.cards = Some(live.into_parts().1);
         }
@@ -328,14 +328,12 @@ impl SessionTask {
             let (unread, pause) = (live.unread(), live.conversation.pause.clone());
             live.leave().await;
             let ended = live.drain(self.next_turn()).await;
-            live.check_checkpoint(ended.as_ref().map(|ended| &ended.outcome));
+            live.check_checkpoint(&ended.outcome);
             if unread.is_some() {
                 (live.conversation.unread, live.conversation.pause) = (unread, pause);
             }
             self.inbox.add(live.take_unsaved());
-            if let Some(ended) = ended {
-                self.effects.keep(live.history(), ended.effects);
-            }
+            self.effects.keep(live.history(), ended.effects);
             let (notice, cards) = self.save_conversation(live).await;
             self.cards = Some(cards);
             if let Some(notice) = notice {
@@ -388,11 +386,11 @@ impl SessionTask {
                     self.live = Some((live, Instant::now() + request.policy.park));
                     return result;
                 }
-                Pause::Over(ended) => ended.map(|ended| *ended),
+                Pause::Over(ended) => *ended,
             };
-            self.count_run(ended.as_ref(), &mut progress);
+            self.count_run(&ended, &mut progress);
             if let Some(again) = self
-                .recover_run(&live, ended.as_ref(), &request, &mut progress)
+                .recover_run(&live, &ended, &request, &mut progress)
                 .await
             {
                 let unsaved = live.take_unsaved();
@@ -403,15 +401,12 @@ impl SessionTask {
                 continue;
             }
             live.inject_queued(&mut request).await;
-            let outcome = ended.as_ref().map(|ended| &ended.outcome);
-            live.check_checkpoint(outcome);
-            let over = matches!(outcome, Some(Outcome::Finished | Outcome::Cancelled));
+            live.check_checkpoint(&ended.outcome);
+            let over = matches!(ended.outcome, Outcome::Finished | Outcome::Cancelled);
             if over && !live.inbox.is_delivered() {
                 let words = live.inbox.take();
-                if let Some(ended) = ended {
-                    let effects = ended.effects.for_next_run(Start::State, true);
-                    self.effects.keep(live.history(), effects);
-                }
+                let effects = ended.effects.for_next_run(Start::State, true);
+                self.effects.keep(live.history(), effects);
                 live = match self
                     .send_separately(live.conversation, words, &request, &mut progress)
                     .await
@@ -422,20 +417,13 @@ impl SessionTask {
                 continue;
             }
             self.inbox.add(live.take_unsaved());
-            let cause = match outcome {
-                Some(Outcome::Finished | Outcome::Cancelled) => None,
-                Some(Outcome::Failed(failure)) => Some(Cause::of(failure)),
-                None => Some(Cause::Internal),
-            };
-            let stop = match outcome {
-                Some(Outcome::Finished) => Stop::Finished,
-                Some(Outcome::Cancelled) => Stop::Aborted,
-                Some(Outcome::Failed(failure)) => {
-                    let ended = ended.as_ref();
-                    let text = ended.map(|ended| self.fail(&request, &live, ended, failure));
-                    Stop::Failed(text.unwrap_or_default())
+            let (stop, cause) = match &ended.outcome {
+                Outcome::Finished => (Stop::Finished, None),
+                Outcome::Cancelled => (Stop::Aborted, None),
+                Outcome::Failed(failure) => {
+                    let text = self.fail(&request, &live, &ended, failure);
+                    (Stop::Failed(text), Some(Cause::of(failure)))
                 }
-                None => Stop::Failed("the run failed inside cursor-sidecar".into()),
             };
             let (notice, _) = self.save_conversation(live).await;
             self.notice(&request, notice).await;
@@ -449,11 +437,9 @@ impl SessionTask {
 
     /// Adds Cursor's counters of a run to those of the turn and the session. A run that replaces it
     /// has the retries that it left.
-    fn count_run(&self, ended: Option<&Ended>, progress: &mut TurnProgress) {
-        if let Some(ended) = ended {
-            (progress.spent, progress.rest) = (ended.spent, ended.rest);
-        }
-        let Some(counters) = ended.and_then(|ended| ended.usage) else {
+    fn count_run(&self, ended: &Ended, progress: &mut TurnProgress) {
+        (progress.spent, progress.rest) = (ended.spent, ended.rest);
+        let Some(counters) = ended.usage else {
             // A lost run has no counters that include what its turns returned.
             return;
         };
@@ -505,9 +491,8 @@ impl SessionTask {
         tracing::debug!(bridgeKeyPrefix = key, "native.stream.abort");
         live.cancel().await;
         let ended = live.drain(self.next_turn()).await;
-        live.check_checkpoint(ended.as_ref().map(|ended| &ended.outcome));
-        let effects = ended.map(|ended| ended.effects);
-        self.effects.stopped(history, effects);
+        live.check_checkpoint(&ended.outcome);
+        self.effects.stopped(history, ended.effects);
         // These messages were reported as accepted.
         self.inbox.add(live.take_unsaved());
         self.inbox.add(last);

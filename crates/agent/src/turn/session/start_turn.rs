@@ -84,9 +84,8 @@ impl SessionTask {
         if lost.is_none() {
             self.inbox.add(live.inbox.separate());
             // The next run may be one of the same conversation, which allows one at a time.
-            if let Some(ended) = live.drain(std::future::ready(())).await {
-                self.effects.keep(live.history(), ended.effects);
-            }
+            let ended = live.drain(std::future::ready(())).await;
+            self.effects.keep(live.history(), ended.effects);
         } else {
             live.drop_resent(messages);
             self.effects.keep(request.history(), live.effects());
@@ -259,11 +258,10 @@ impl SessionTask {
     pub(super) async fn recover_run(
         &mut self,
         live: &LiveRun,
-        ended: Option<&Ended>,
+        ended: &Ended,
         request: &OpenTurn,
         progress: &mut TurnProgress,
     ) -> Option<LiveRun> {
-        let ended = ended?;
         let loss = recover::within_turn(ended, progress)?;
         let may_answer_again = !progress.has_answered();
         let kept = Some(live.conversation.clone());
