@@ -21,6 +21,7 @@ use super::failure_cause::Cause;
 use super::live_run::{LiveRun, Pause};
 use super::recover;
 use super::request::{Keep, Stop, TurnEvent, TurnResult};
+use super::start_run::SessionResources;
 use super::turn_progress::TurnProgress;
 use super::usage::{self, SessionUsage};
 use crate::conversation::lost_turn::TurnStart;
@@ -30,7 +31,6 @@ use crate::inbox::{Inbox, Source};
 use crate::run::{Ended, Outcome};
 use agent_tools::bridge::external_calls::ExternalCallSender;
 use agent_tools::cursor_config::CursorConfig;
-use agent_tools::host_delegate::ReadCache;
 use agent_tools::permission::GrantedTools;
 use agent_tools::shell::ShellSession;
 use agent_tools::shell::reaper::ChildReaper;
@@ -118,7 +118,6 @@ impl Session {
         let task = SessionTask {
             requested,
             started: 0,
-            external_calls: call_sender,
             slot,
             settings: None,
             shown_notices: BTreeSet::new(),
@@ -127,11 +126,14 @@ impl Session {
             live: None,
             effects: PromptEffects::default(),
             cards: None,
-            recorded: recorded.clone(),
             usage: usage_sender,
-            shell_session: Arc::new(ShellSession::new(reaper)),
-            read_cache: Arc::default(),
-            granted: GrantedTools::default(),
+            resources: SessionResources {
+                recorded: recorded.clone(),
+                shell_session: Arc::new(ShellSession::new(reaper)),
+                read_cache: Arc::default(),
+                granted: GrantedTools::default(),
+                external_calls: call_sender,
+            },
             inbox: Inbox::default(),
         };
         let session = Self {
@@ -215,8 +217,6 @@ struct SessionTask {
     /// How many turns were requested, and how many of them started.
     requested: watch::Receiver<u64>,
     started: u64,
-    /// Publishes the sender of external calls of the live run.
-    external_calls: watch::Sender<Weak<ExternalCallSender>>,
     /// The settings that the turn has read for its first run.
     settings: Option<Arc<CursorConfig>>,
     /// Notices the user was shown, so that each is shown once.
@@ -230,16 +230,9 @@ struct SessionTask {
     effects: PromptEffects,
     /// Cards whose run was released while the host displayed them.
     cards: Option<ActivityDisplay>,
-    /// Recorded results of the cards the host was sent.
-    recorded: Recorded,
     /// Cursor's counters of the session.
     usage: watch::Sender<SessionUsage>,
-    /// Commands that outlive a run; they end with the session.
-    shell_session: Arc<ShellSession>,
-    /// File contents that host tools have shown.
-    read_cache: Arc<ReadCache>,
-    /// Native tools the host has allowed for the rest of the session.
-    granted: GrantedTools,
+    resources: SessionResources,
     /// Messages that were accepted from the host and not delivered to any run.
     inbox: Inbox,
 }

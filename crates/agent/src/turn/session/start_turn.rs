@@ -337,27 +337,28 @@ impl SessionTask {
         }
         let started_from = start(&conversation);
         let (effects, log_file) = self.effects.begin(request, &conversation, started_from);
-        let resources = start_run::SessionResources {
-            recorded: &self.recorded,
-            shell_session: &self.shell_session,
-            read_cache: &self.read_cache,
-            granted: &self.granted,
-            external_calls: &self.external_calls,
-            settings,
-            log_file,
-        };
         let before = start_run::CarriedOver {
             spent: progress.spent,
             rest: std::mem::take(&mut progress.rest),
             shown: progress.since_checkpoint.clone(),
             answer: progress.answer().to_owned(),
             effects,
+            log_file,
         };
         // On every event of the run, because recovery events carry the same key.
         let key = self.slot.key().prefix();
         let span = tracing::debug_span!("bridge", bridgeKeyPrefix = key);
+        let resources = &self.resources;
         span.in_scope(|| {
-            start_run::launch(conversation, action, request, snapshot, before, &resources)
+            start_run::launch(
+                conversation,
+                action,
+                request,
+                snapshot,
+                before,
+                &settings,
+                resources,
+            )
         })
     }
 
