@@ -232,7 +232,6 @@ async fn stream(backend: &Backend) -> f64 {
             ..Model::default()
         },
         offers: Vec::new(),
-        custom_system_prompt: None,
         blob_key: BlobKey::random().unwrap(),
         gates: ToolGates::default(),
         shown: String::new(),

@@ -173,7 +173,6 @@ impl AskCommand {
             }),
             model: self.model.resolve(&backend, config).await?,
             offers: Vec::new(),
-            custom_system_prompt: None,
             blob_key: BlobKey::random()?,
             gates: ToolGates::default(),
             shown: String::new(),

@@ -90,7 +90,6 @@ impl RunClient {
                     ..Model::default()
                 },
                 offers: Vec::new(),
-                custom_system_prompt: None,
                 blob_key: BlobKey::random().unwrap(),
                 gates: ToolGates::default(),
                 shown: String::new(),

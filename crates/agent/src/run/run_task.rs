@@ -75,16 +75,7 @@ pub struct Handle {
     pub events: queue::Receiver<RunEvent>,
     /// Commands to the run.
     pub commands: mpsc::Sender<Command>,
-    /// The run's id, which the server knows too.
-    pub run_id: Uuid,
-    task: AbortOnDropHandle<()>,
-}
-
-impl Handle {
-    /// Returns whether the run's task has ended, which is after its last event.
-    pub fn is_finished(&self) -> bool {
-        self.task.is_finished()
-    }
+    _task: AbortOnDropHandle<()>,
 }
 
 /// Starts a run in a new task.
@@ -107,7 +98,7 @@ pub fn start(
     let (shown, spent) = (AnswerLog::after(spec.shown.clone()), spec.spent);
     let (answer, mode) = match &spec.action {
         Action::UserMessage(message) => (shown.marked_sent(), message.mode),
-        Action::Resume | Action::Summarize => (shown, None),
+        Action::Resume => (shown, None),
     };
     let run = RunTask {
         backend,
@@ -145,8 +136,7 @@ pub fn start(
     Handle {
         events: receiver,
         commands,
-        run_id: ids.original,
-        task: AbortOnDropHandle::new(tokio::spawn(task.instrument(span))),
+        _task: AbortOnDropHandle::new(tokio::spawn(task.instrument(span))),
     }
 }
 

@@ -148,7 +148,6 @@ pub(super) fn launch(
         action,
         model: request.model.clone(),
         offers,
-        custom_system_prompt: None,
         blob_key: conversation.blob_key.clone(),
         gates,
         shown: before.shown,
