@@ -56,17 +56,8 @@ pub struct Record {
     pub details: Json,
     /// Whether Cursor reported a failure.
     pub is_error: bool,
-    /// Whether more output may follow.
-    pub follows: Follows,
-}
-
-/// Whether more output of the run may follow a card.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Follows {
-    /// It may.
-    Perhaps,
-    /// No: the run has ended, and the host need not start another turn.
-    Nothing,
+    /// Whether the run has ended, so that the host need not start another turn.
+    pub is_last: bool,
 }
 
 /// The newest recorded results of a session.
@@ -134,7 +125,7 @@ impl Recorded {
         let mut records = self.lock();
         for id in ids {
             if let Some(record) = records.by_id.get_mut(id) {
-                record.follows = Follows::Nothing;
+                record.is_last = true;
             }
         }
     }
@@ -290,7 +281,7 @@ impl ActivityDisplay {
             content: card.content,
             details: card.details,
             is_error: card.is_error,
-            follows: Follows::Perhaps,
+            is_last: false,
         };
         self.recorded.keep(&id, record);
         self.open.push(id.clone());
@@ -392,7 +383,7 @@ mod tests {
             content: "x".repeat(bytes),
             details: json!({}),
             is_error: false,
-            follows: Follows::Perhaps,
+            is_last: false,
         }
     }
 

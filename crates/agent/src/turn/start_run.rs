@@ -11,7 +11,6 @@ use super::channels::OpenTurn;
 use super::conversation_slot::Conversation;
 use super::intent_logging::IntentLogger;
 use super::live_run::{AnswerRounds, LiveRun};
-use super::policy::Bridging;
 use super::recover;
 use super::request::{HostToolMode, TurnRequest};
 use super::usage;
@@ -110,9 +109,10 @@ pub(super) fn launch(
     let gates = tools.decisions.gates();
     let (tools, current) = watch::channel(tools);
     let diagnostics = policy.diagnostics.clone();
-    let bridge = match policy.bridge {
-        Bridging::On => Bridge::new(snapshot, policy.call_deadline, diagnostics),
-        Bridging::Off => Bridge::off(policy.call_deadline, diagnostics),
+    let bridge = if policy.offers_tools {
+        Bridge::new(snapshot, policy.call_deadline, diagnostics)
+    } else {
+        Bridge::off(policy.call_deadline, diagnostics)
     };
     let execution = handlers::ExecutorOptions {
         policy: &policy.native,
