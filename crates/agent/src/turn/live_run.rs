@@ -24,7 +24,7 @@ use super::channels::OpenTurn;
 use super::conversation_slot::Conversation;
 use super::request::TurnEvent;
 use super::turn_progress::{TurnProgress, send_event};
-use crate::conversation::fingerprint::{Continuity, Fingerprint};
+use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::store::StoreError;
 use crate::conversation::tool_results::pending_results;
 use crate::effect_log::{EffectDigest, EffectLog};
@@ -152,10 +152,8 @@ impl LiveRun {
             return true;
         }
         let now = Fingerprint::of(system, messages);
-        matches!(
-            now.continuity(Some(self.answer.history()), messages),
-            Continuity::Continues(_)
-        )
+        let continuity = now.continuity(Some(self.answer.history()), messages);
+        continuity.is_ok()
     }
 
     /// Returns the end of the run, if it ended while the host was away.
