@@ -364,6 +364,7 @@ impl RunTask {
                 run_id: self.ids.original,
                 held: &mut self.held,
                 answer_bytes: &mut self.answer_bytes,
+                usage: &mut self.usage,
                 answer: &mut self.answer,
                 effects: &mut self.effects,
                 on_accepted: &|| {
@@ -376,9 +377,6 @@ impl RunTask {
             },
         )
         .await;
-        if let Some(usage) = closed.usage {
-            self.usage = Some(self.usage.unwrap_or_default().plus(usage));
-        }
         self.is_reached |= closed.accepted;
         let agent = &self.backend.endpoints.agent;
         self.left = closed.progress.shown;

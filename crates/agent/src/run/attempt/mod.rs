@@ -65,6 +65,8 @@ pub(super) struct AttemptContext<'a> {
     pub(super) held: &'a mut Vec<Injection>,
     /// Bytes of text and thinking received so far, over all attempts.
     pub(super) answer_bytes: &'a mut usize,
+    /// Token counts of all streams.
+    pub(super) usage: &'a mut Option<Usage>,
     /// The text of all streams.
     pub(super) answer: &'a mut AnswerLog,
     /// The tool calls of all streams.
@@ -98,7 +100,6 @@ impl CloseReason {
 pub(super) struct AttemptOutcome {
     pub(super) reason: CloseReason,
     pub(super) progress: Progress,
-    pub(super) usage: Option<Usage>,
     /// Whether the server accepted the stream at all.
     pub(super) accepted: bool,
     /// User messages that it was sent.
@@ -158,7 +159,6 @@ struct Attempt<'a> {
     reader: CheckpointReader,
     /// Whether text was received since that checkpoint.
     has_text: bool,
-    usage: Option<Usage>,
     stats: StreamStats,
     accepted: bool,
     last_inbound: Instant,
@@ -209,7 +209,6 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         is_confirmed: false,
         reader: CheckpointReader::default(),
         has_text: false,
-        usage: None,
         stats: StreamStats::new(now),
         accepted: false,
         last_inbound: now,
@@ -243,7 +242,6 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
     AttemptOutcome {
         reason,
         progress,
-        usage: attempt.usage,
         accepted: attempt.accepted,
         injected: attempt.injected,
     }
@@ -471,7 +469,8 @@ impl Attempt<'_> {
                     self.note_turn_end();
                 }
                 if *usage != Usage::default() {
-                    self.usage = Some(self.usage.unwrap_or_default().plus(*usage));
+                    let total = self.context.usage.unwrap_or_default();
+                    *self.context.usage = Some(total.plus(*usage));
                 }
             }
             _ => {}
