@@ -388,8 +388,8 @@ impl SessionTask {
             {
                 let unsaved = live.take_unsaved();
                 live = again;
-                for words in unsaved {
-                    live.inject(words, Source::Separate).await;
+                for message in unsaved {
+                    live.inject(message, Source::Separate).await;
                 }
                 continue;
             }
@@ -397,11 +397,11 @@ impl SessionTask {
             live.check_checkpoint(&ended.outcome);
             let over = matches!(ended.outcome, Outcome::Finished | Outcome::Cancelled);
             if over && !live.inbox.is_delivered() {
-                let words = live.inbox.take();
+                let undelivered = live.inbox.take();
                 let effects = ended.effects.for_next_run(Start::State, true);
                 self.effects.keep(live.history(), effects);
                 live = match self
-                    .send_separately(live.conversation, words, &request, &mut progress)
+                    .send_separately(live.conversation, undelivered, &request, &mut progress)
                     .await
                 {
                     Ok(live) => live,

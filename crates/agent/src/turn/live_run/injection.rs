@@ -15,10 +15,10 @@ use crate::turn::request::TurnEvent;
 impl LiveRun {
     /// Queues text that the checkpoint includes and the host does not have: the answer starts with
     /// it.
-    pub(in crate::turn) fn queue_text(&mut self, words: String) {
-        if !words.is_empty() {
-            self.answer.push(&words);
-            self.later.push(TurnEvent::Text(words));
+    pub(in crate::turn) fn queue_text(&mut self, text: String) {
+        if !text.is_empty() {
+            self.answer.push(&text);
+            self.later.push(TurnEvent::Text(text));
         }
     }
 

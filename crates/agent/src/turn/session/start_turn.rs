@@ -47,10 +47,10 @@ impl SessionTask {
         self.cards = None;
         let messages = &request.transcript.messages;
         let now = user_texts(&messages[latest_start(messages)..]);
-        for words in self.inbox.take_except(0) {
-            // The host's history may contain the message by now.
-            if !now.contains(&words.text) {
-                live.inject(words, Source::Separate).await;
+        for message in self.inbox.take_except(0) {
+            // The host's history may contain it by now.
+            if !now.contains(&message.text) {
+                live.inject(message, Source::Separate).await;
             }
         }
         Ok(live)
@@ -105,14 +105,14 @@ impl SessionTask {
     ) -> Result<LiveRun, TurnResult> {
         let pictures = image::latest(&request.transcript.messages)
             .map_err(|error| TurnResult::failed(Cause::Request, error.to_string()))?;
-        let taken = self.slot.take().await;
-        let taken = taken.map_err(|busy| TurnResult::failed(Cause::Taken, busy.to_string()))?;
-        self.notice(request, taken.notice).await;
-        if let Some(left) = taken.log_file {
+        let loaded = self.slot.take().await;
+        let loaded = loaded.map_err(|busy| TurnResult::failed(Cause::Taken, busy.to_string()))?;
+        self.notice(request, loaded.notice).await;
+        if let Some(left) = loaded.log_file {
             self.effects.found(left);
         }
-        self.inbox.add_first(taken.messages);
-        let mut stored = taken
+        self.inbox.add_first(loaded.messages);
+        let mut stored = loaded
             .conversation
             .filter(|conversation| conversation.account == request.account);
         if let Some(pause) = stored.as_mut().and_then(|stored| stored.pause.as_mut()) {
@@ -192,9 +192,9 @@ impl SessionTask {
                     new = %Digest(&text),
                     "plan"
                 );
-                let sent_tokens = usage::estimate(system) + usage::words(history);
+                let sent_tokens = usage::estimate(system) + usage::message_tokens(history);
                 progress.count_tokens(sent_tokens.min(request.limits.window));
-                let fresh = start_run::rebuilt(request, history, taken.kept);
+                let fresh = start_run::rebuilt(request, history, loaded.kept);
                 let failed = |problem| match &lost {
                     Some(lost) => {
                         let text = format!("{} ({problem})", recover::lost(lost));
@@ -310,7 +310,7 @@ impl SessionTask {
     ) -> LiveRun {
         if let Action::UserMessage(message) = &action {
             progress.count_text(&message.text);
-            progress.count_tokens(usage::pictures(message.images.len()));
+            progress.count_tokens(usage::image_tokens(message.images.len()));
         }
         let snapshot = start_run::snapshot(request);
         for warning in &snapshot.warnings {
@@ -385,7 +385,7 @@ impl SessionTask {
     pub(super) async fn send_separately(
         &mut self,
         conversation: Conversation,
-        words: Vec<UnsavedMessage>,
+        undelivered: Vec<UnsavedMessage>,
         request: &OpenTurn,
         progress: &mut TurnProgress,
     ) -> Result<LiveRun, String> {
@@ -402,15 +402,16 @@ impl SessionTask {
         let gap = known.map_or(AnswerGap::None, |known| compare(known, progress.answer()));
         // What the history contains after the checkpoint is not sent separately.
         let covered = sent.map_or(0, Fingerprint::len);
-        let in_history = words
-            .iter()
-            .any(|words| matches!(words.source, Source::History(_)));
+        let in_history =
+            (undelivered.iter()).any(|unsaved| matches!(unsaved.source, Source::History(_)));
         let separate = |covered: usize| {
-            let separate = words.iter().filter(|words| match words.source {
+            let separate = undelivered.iter().filter(|unsaved| match unsaved.source {
                 Source::Separate => true,
                 Source::History(place) => place <= covered,
             });
-            let texts: Vec<&str> = separate.map(|words| words.message.text.as_str()).collect();
+            let texts: Vec<&str> = separate
+                .map(|unsaved| unsaved.message.text.as_str())
+                .collect();
             texts.join("\n\n")
         };
         let joined_with = |text: String, separate: String| {
@@ -420,7 +421,8 @@ impl SessionTask {
                 format!("{text}\n\n{separate}")
             }
         };
-        let all = joined(words.iter().map(|words| words.message.clone())).unwrap_or_default();
+        let all =
+            joined(undelivered.iter().map(|unsaved| unsaved.message.clone())).unwrap_or_default();
         let (conversation, text) = match plan_send(sent, None, &[], system, messages) {
             // The checkpoint lacks only the undelivered messages and the text after it.
             SendPlan::Nothing | SendPlan::Resume { .. } => {
@@ -455,7 +457,7 @@ impl SessionTask {
         });
         progress.start_paragraph();
         let mut live = self.launch(conversation, action, request, progress).await;
-        live.inbox.start_with(words);
+        live.inbox.start_with(undelivered);
         Ok(live)
     }
 }
