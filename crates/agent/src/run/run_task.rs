@@ -78,6 +78,18 @@ pub struct Handle {
     _task: AbortOnDropHandle<()>,
 }
 
+#[cfg(test)]
+impl Handle {
+    /// Returns the handle of a run that emits these events and reads no command.
+    pub(crate) fn of_events(events: queue::Receiver<RunEvent>) -> Self {
+        Self {
+            events,
+            commands: mpsc::channel(16).0,
+            _task: AbortOnDropHandle::new(tokio::spawn(std::future::ready(()))),
+        }
+    }
+}
+
 /// Starts a run in a new task.
 pub fn start(
     backend: Backend,

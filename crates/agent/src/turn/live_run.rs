@@ -262,6 +262,7 @@ impl LiveRun {
             match event {
                 RunEvent::Text(_) => is_shown = false,
                 RunEvent::Checkpoint(saved) if is_shown => self.checkpoint(saved),
+                RunEvent::HostCall(call) => self.open.push(*call),
                 RunEvent::Ended(ended) => return ended,
                 _ => {}
             }
@@ -534,3 +535,5 @@ fn is_speech(event: &RunEvent) -> bool {
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod tests;
