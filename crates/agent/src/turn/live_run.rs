@@ -445,16 +445,16 @@ impl LiveRun {
                 }
                 RunEvent::Ended(ended) => {
                     progress.was_sent |= ended.was_accepted;
-                    if ended.outcome == Outcome::Finished
-                        && let Some(rest) = self.show.unshown_plan()
-                    {
-                        // The checkpoint includes the plan, but not as text.
-                        if let Some(answer) = &mut self.conversation.answer {
-                            answer.push_str(&rest);
-                        }
-                        send_event(TurnEvent::Text(rest), request, progress).await;
+                    let is_finished = ended.outcome == Outcome::Finished;
+                    let Some(rest) = is_finished.then(|| self.show.unshown_plan()).flatten() else {
+                        return Pause::Over(Box::new(ended));
+                    };
+                    // The checkpoint includes the plan, but not as text.
+                    if let Some(answer) = &mut self.conversation.answer {
+                        answer.push_str(&rest);
                     }
-                    return Pause::Over(Box::new(ended));
+                    self.waiting.push_front(RunEvent::Ended(ended));
+                    TurnEvent::Text(rest)
                 }
                 event => match self.activity(event, request, progress).await {
                     Some(pause) => return pause,
