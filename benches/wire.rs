@@ -236,7 +236,7 @@ async fn stream(backend: &Backend) -> f64 {
         gates: ToolGates::default(),
         shown: String::new(),
         spent: RetriesUsed::default(),
-        rest: Duration::ZERO,
+        delay: Duration::ZERO,
         effects: Default::default(),
     };
     let mut handle = start(

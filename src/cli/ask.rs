@@ -177,7 +177,7 @@ impl AskCommand {
             gates: ToolGates::default(),
             shown: String::new(),
             spent: RetriesUsed::default(),
-            rest: std::time::Duration::ZERO,
+            delay: std::time::Duration::ZERO,
             effects: Default::default(),
         };
         let library = ConfigCache::new(config.home.clone(), reaper);

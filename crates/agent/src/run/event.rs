@@ -119,9 +119,9 @@ pub struct Ended {
     /// Retries used, by budget.
     pub spent: RetriesUsed,
     /// How long to wait before another run replaces it.
-    pub rest: Duration,
+    pub delay: Duration,
     /// Visible output or effects that no checkpoint includes.
-    pub left: VisibleProgress,
+    pub visible_progress: VisibleProgress,
     /// Effects executed, for a run that replaces this one.
     pub effects: EffectLog,
 }
@@ -136,8 +136,8 @@ impl Ended {
             attempts: 0,
             was_accepted: true,
             spent,
-            rest: Duration::ZERO,
-            left: VisibleProgress::Executed,
+            delay: Duration::ZERO,
+            visible_progress: VisibleProgress::Executed,
             effects: EffectLog::lost(),
         }
     }

@@ -41,7 +41,7 @@ pub struct RunSpec {
     /// Retries that an earlier run of the same turn has used.
     pub spent: RetriesUsed,
     /// How long to wait before the first attempt.
-    pub rest: Duration,
+    pub delay: Duration,
     /// Effects executed for an earlier run; if the server requests them again, they are replayed.
     pub effects: EffectLog,
 }
@@ -212,7 +212,7 @@ mod tests {
             gates: ToolGates::default(),
             shown: String::new(),
             spent: RetriesUsed::default(),
-            rest: Duration::ZERO,
+            delay: Duration::ZERO,
             effects: EffectLog::default(),
         };
         let run_id = "a575b966-86bb-4ae9-872d-9ed464e06033".parse().unwrap();

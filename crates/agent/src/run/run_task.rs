@@ -131,7 +131,7 @@ pub fn start(
         refused: 0,
         answer_bytes: 0,
         held: Vec::new(),
-        left: VisibleProgress::Nothing,
+        visible_progress: VisibleProgress::Nothing,
         answer,
         mode,
         effects,
@@ -178,7 +178,7 @@ struct RunTask {
     answer_bytes: usize,
     /// User messages for the next stream.
     held: Vec<Injection>,
-    left: VisibleProgress,
+    visible_progress: VisibleProgress,
     answer: AnswerLog,
     mode: Option<Mode>,
     effects: EffectLog,
@@ -205,7 +205,7 @@ impl RunTask {
             "run.started"
         );
         let outcome = loop {
-            if self.attempts == 0 && self.cancelled_within(self.spec.rest).await {
+            if self.attempts == 0 && self.cancelled_within(self.spec.delay).await {
                 break Outcome::Cancelled;
             }
             let (failure, progress) = match self.attempt().await {
@@ -266,7 +266,7 @@ impl RunTask {
             }
         };
         self.log_end(&outcome, started);
-        let rest = match &outcome {
+        let delay = match &outcome {
             Outcome::Failed(failure) if failure.retry() == Retry::Server => {
                 retry::delay(&self.policy, self.retry_budget.spent().server, jitter())
             }
@@ -279,8 +279,8 @@ impl RunTask {
             attempts: self.attempts,
             was_accepted: self.is_reached,
             spent: self.retry_budget.spent(),
-            rest,
-            left: self.left,
+            delay,
+            visible_progress: self.visible_progress,
             effects: self.effects,
         };
         let _ = self.events.send(RunEvent::Ended(ended)).await;
@@ -391,7 +391,7 @@ impl RunTask {
         .await;
         self.is_reached |= closed.accepted;
         let agent = &self.backend.endpoints.agent;
-        self.left = closed.progress.shown;
+        self.visible_progress = closed.progress.shown;
         if closed.reason.is_silence() {
             self.backend.http.reconnect(agent, version);
         }

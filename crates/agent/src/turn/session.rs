@@ -431,7 +431,7 @@ impl SessionTask {
     /// Adds Cursor's counters of a run to those of the turn and the session. A run that replaces it
     /// has the retries that it left.
     fn count_run(&self, ended: &Ended, progress: &mut TurnProgress) {
-        (progress.spent, progress.rest) = (ended.spent, ended.rest);
+        (progress.spent, progress.delay) = (ended.spent, ended.delay);
         let Some(counters) = ended.usage else {
             // A lost run has no counters that include what its turns returned.
             return;

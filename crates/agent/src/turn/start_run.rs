@@ -52,7 +52,7 @@ pub(super) struct CarriedOver {
     /// Retries used so far.
     pub(super) spent: RetriesUsed,
     /// How long to wait before the first attempt.
-    pub(super) rest: Duration,
+    pub(super) delay: Duration,
     /// Answer text that was sent to the host since the checkpoint the run starts from.
     pub(super) shown: String,
     /// All answer text that was sent to the host in this turn.
@@ -152,7 +152,7 @@ pub(super) fn launch(
         gates,
         shown: before.shown,
         spent: before.spent,
-        rest: before.rest,
+        delay: before.delay,
         effects: before.effects,
     };
     let handle = start(

@@ -30,7 +30,7 @@ pub(super) struct TurnProgress {
     pub(super) recoveries: u32,
     /// The retries that its runs have used, and how long the next run waits first.
     pub(super) spent: RetriesUsed,
-    pub(super) rest: Duration,
+    pub(super) delay: Duration,
     /// How often a connection failed and was retried.
     retries: u32,
     /// Whether a run that has ended had reached the server.

@@ -339,7 +339,7 @@ impl SessionTask {
         let (effects, log_file) = self.effects.begin(request, &conversation, started_from);
         let before = start_run::CarriedOver {
             spent: progress.spent,
-            rest: std::mem::take(&mut progress.rest),
+            delay: std::mem::take(&mut progress.delay),
             shown: progress.since_checkpoint.clone(),
             answer: progress.answer().to_owned(),
             effects,
