@@ -378,6 +378,11 @@ mod tests {
         ToolDecisions::new(&settings, &HostPolicy::default(), &host, false)
     }
 
+    fn display(recorded: &Recorded) -> ActivityDisplay {
+        let (recorded, folder) = (recorded.clone(), PathBuf::from("/w"));
+        ActivityDisplay::new(recorded, folder, [], local(), &Arc::default())
+    }
+
     fn record(bytes: usize) -> Record {
         Record {
             content: "x".repeat(bytes),
@@ -405,15 +410,6 @@ mod tests {
     #[test]
     fn results_are_dropped_with_their_run() {
         let recorded = Recorded::default();
-        let show = || {
-            ActivityDisplay::new(
-                recorded.clone(),
-                PathBuf::from("/w"),
-                [],
-                local(),
-                &Arc::default(),
-            )
-        };
         let card = |show: &mut ActivityDisplay| {
             let call =
                 json!({"name": "read", "args": {"path": "/w/a"}, "result": {"content": "A"}});
@@ -423,7 +419,7 @@ mod tests {
                 _ => panic!("no card"),
             }
         };
-        let (mut one, mut two) = (show(), show());
+        let (mut one, mut two) = (display(&recorded), display(&recorded));
         let (first, second) = (card(&mut one), card(&mut two));
         assert!(one.waits(&first) && !one.waits(&second));
         drop(one);
@@ -433,13 +429,7 @@ mod tests {
 
     #[test]
     fn cards_of_local_changes_do_not_look_like_calls_to_a_permission_gate() {
-        let mut show = ActivityDisplay::new(
-            Recorded::default(),
-            PathBuf::from("/w"),
-            [],
-            local(),
-            &Arc::default(),
-        );
+        let mut show = display(&Recorded::default());
         let call = json!({"name": "shell", "args": {"command": "rm -rf a"}, "result": {}});
         let tools = Surface::Cards(vec!["bash".into(), "cursor".into()]);
         let Shown::Card(ToolCall {
@@ -456,13 +446,7 @@ mod tests {
 
     #[test]
     fn activity_without_a_card_tool_is_shown_as_lines() {
-        let mut show = ActivityDisplay::new(
-            Recorded::default(),
-            PathBuf::from("/w"),
-            [],
-            local(),
-            &Arc::default(),
-        );
+        let mut show = display(&Recorded::default());
         let call = json!({"name": "shell", "args": {"command": "ls"}, "result": {"stdout": "a"}});
         let tools = Surface::Cards(vec!["read".into()]);
         let Shown::Lines(lines) = show.completed(&Activity::from_json(&call), &tools) else {
@@ -474,13 +458,7 @@ mod tests {
     #[test]
     fn a_run_ends_with_the_part_of_its_plan_that_was_not_shown() {
         let ends = |answer: &[&str], plan: Option<&str>| {
-            let mut show = ActivityDisplay::new(
-                Recorded::default(),
-                PathBuf::from("/w"),
-                [],
-                local(),
-                &Arc::default(),
-            );
+            let mut show = display(&Recorded::default());
             answer.iter().for_each(|text| show.record_answer(text));
             show.plan = plan.map(str::to_owned);
             show.unshown_plan()

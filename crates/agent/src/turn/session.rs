@@ -371,7 +371,10 @@ impl SessionTask {
                     live.pause(place, self.slot.key(), recover::now());
                     match live.save().await {
                         Ok(()) => self.effects.saved(&live.take_saved()),
-                        Err(error) => self.note(&request, error).await,
+                        Err(error) => {
+                            let notice = format!("this turn could not be saved: {error}");
+                            self.notice(&request, Some(notice)).await;
+                        }
                     }
                     live.present(&request, &mut progress).await;
                     tracing::debug!("turn.parked");
@@ -436,7 +439,7 @@ impl SessionTask {
             // A lost run has no counters that include what its turns returned.
             return;
         };
-        progress.report(Some(counters));
+        progress.report(counters);
         self.usage.send_modify(|usage| usage.add(counters));
         let SessionUsage { runs, counters, .. } = *self.usage.borrow();
         tracing::debug!(
@@ -520,11 +523,6 @@ impl SessionTask {
             tracing::warn!("{notice}");
             request.send(TurnEvent::Notice(notice)).await;
         }
-    }
-
-    async fn note(&self, request: &OpenTurn, error: impl std::fmt::Display) {
-        let notice = format!("this turn could not be saved: {error}");
-        self.notice(request, Some(notice)).await;
     }
 
     /// Saves the conversation of a run that has ended. Returns a notice for the user if that fails,

@@ -55,10 +55,8 @@ impl TurnProgress {
     }
 
     /// Adds the usage Cursor reports for a run: a turn may have several.
-    pub(super) fn report(&mut self, usage: Option<Usage>) {
-        if let Some(usage) = usage {
-            self.reported = Some(self.reported.map_or(usage, |before| before.plus(usage)));
-        }
+    pub(super) fn report(&mut self, usage: Usage) {
+        self.reported = Some(self.reported.unwrap_or_default().plus(usage));
     }
 
     /// Returns the result of the turn with its usage.
