@@ -1,6 +1,7 @@
 //! How a turn gets its run: a parked one, one that recovers a lost turn, or a new one.
 
 use super::SessionTask;
+use super::repeated_request::LastAnswer;
 use crate::conversation::answer_diff::{AnswerGap, compare};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::image;
@@ -250,6 +251,7 @@ impl SessionTask {
         let notice = self.put(conversation).await;
         self.notice(request, notice).await;
         self.effects.answered();
+        self.last_answer = LastAnswer::of(request, progress.answer());
         progress.result(Stop::Finished, None, request)
     }
 
