@@ -232,12 +232,11 @@ async fn stream(backend: &Backend) -> f64 {
             ..Model::default()
         },
         offers: Vec::new(),
-        custom_system_prompt: None,
         blob_key: BlobKey::random().unwrap(),
         gates: ToolGates::default(),
         shown: String::new(),
         spent: RetriesUsed::default(),
-        rest: Duration::ZERO,
+        delay: Duration::ZERO,
         effects: Default::default(),
     };
     let mut handle = start(

@@ -14,7 +14,7 @@ mod tool_cards;
 
 use std::path::{Path, PathBuf};
 
-use agent::conversation::fingerprint::{Continuity, Fingerprint};
+use agent::conversation::fingerprint::Fingerprint;
 use agent::turn::{context_overflow, final_text};
 use bytes::Bytes;
 use cursor_client::checksum;
@@ -379,10 +379,7 @@ fn fingerprint_case(case: &Json) -> Result<(), String> {
         (_, before) => Some(of(before).0),
     };
     let (now, messages) = of(&input["after"]);
-    let bootstrap = !matches!(
-        now.continuity(stored.as_ref(), &messages),
-        Continuity::Continues(_)
-    );
+    let bootstrap = now.continuity(stored.as_ref(), &messages).is_err();
     same(
         "bootstrap",
         &json!(bootstrap),

@@ -26,8 +26,8 @@ use agent::catalog::{SpeedPreferences, ThinkingLevel};
 use agent::run::{Backend, Mode};
 use agent::session_manager::{AnswerSummary, SessionSelector};
 use agent::turn::{
-    Bridging, Cause, Follows, Frontend, HostRequest, HostToolMode, Keep, Questions, Stop, Surface,
-    TurnEvent, TurnRequest, TurnResult, UserCommands, is_card, with_next_step,
+    Cause, Frontend, HostRequest, HostToolMode, Keep, Stop, Surface, TurnEvent, TurnRequest,
+    TurnResult, UserCommands, is_card, with_next_step,
 };
 use agent_tools::cursor_config::ConfigCache;
 use agent_tools::permission::{Permission, PermissionRequest};
@@ -172,12 +172,12 @@ impl RunningPrompt<'_> {
                 }
                 Stop::ToolUse => {}
             }
-            let follows = self.finish_calls(calls, record).await;
+            let is_over = self.finish_calls(calls, record).await;
             if self.cancel.is_cancelled() {
                 state.sessions.cancel(&turn_id).await;
                 return Ok(StopReason::Cancelled);
             }
-            if follows == Follows::Nothing {
+            if is_over {
                 return Ok(StopReason::EndTurn);
             }
         }
@@ -204,8 +204,8 @@ impl RunningPrompt<'_> {
         let mut ticket = reserved.map_err(|error| AcpError::new(-32603, error.to_string()))?;
         let mut policy = state.config.turn.clone();
         // The client's tools do the work of native ones and are not offered as tools of their own.
-        policy.bridge = Bridging::Off;
-        policy.questions = Questions::Never;
+        policy.offers_tools = false;
+        policy.asks_questions = false;
         let request = TurnRequest {
             account: key.fingerprint(),
             backend: backend.clone(),
@@ -315,22 +315,16 @@ impl RunningPrompt<'_> {
     }
 
     /// Executes the calls of a turn, or displays the recorded results, and adds both to the
-    /// history. Returns whether more may follow.
-    async fn finish_calls(
-        &mut self,
-        calls: Vec<StoredCall>,
-        record: &mut SessionRecord,
-    ) -> Follows {
-        let mut follows = Follows::Nothing;
+    /// history. Returns whether nothing follows.
+    async fn finish_calls(&mut self, calls: Vec<StoredCall>, record: &mut SessionRecord) -> bool {
+        let mut is_over = true;
         for call in calls {
             let result = if is_card(&call.id) {
-                let (result, after) = self.show_card(&call).await;
-                if after == Follows::Perhaps {
-                    follows = Follows::Perhaps;
-                }
+                let (result, is_last) = self.show_card(&call).await;
+                is_over &= is_last;
                 result
             } else {
-                follows = Follows::Perhaps;
+                is_over = false;
                 let tools = ClientTools {
                     client: &self.context.client,
                     session: &self.context.id,
@@ -347,20 +341,21 @@ impl RunningPrompt<'_> {
                 is_error: result.is_error,
             });
         }
-        follows
+        is_over
     }
 
-    /// Displays a native tool call that was executed here.
-    async fn show_card(&mut self, call: &StoredCall) -> (CallResult, Follows) {
+    /// Displays a native tool call that was executed here. Returns its result, and whether nothing
+    /// follows it.
+    async fn show_card(&mut self, call: &StoredCall) -> (CallResult, bool) {
         let context = self.context;
         let session = context.state.sessions.find(&engine_session(&context.id));
         let recorded = session.and_then(|session| session.recorded(&call.id));
-        let (text, is_error, follows) = match recorded {
+        let (text, is_error, is_last) = match recorded {
             Some(recorded) => {
                 let is_error = recorded.is_error;
-                (recorded.content, is_error, recorded.follows)
+                (recorded.content, is_error, recorded.is_last)
             }
-            None => (String::new(), false, Follows::Perhaps),
+            None => (String::new(), false, false),
         };
         if let Some(plan) = plan(&call.name, &call.arguments, &text) {
             context.notify(SessionUpdate::Plan(plan));
@@ -399,7 +394,7 @@ impl RunningPrompt<'_> {
             content: vec![StoredContent::Text(text)],
             is_error,
         };
-        (result, follows)
+        (result, is_last)
     }
 
     /// Completes the display of permitted calls whose result was not reported.
@@ -432,14 +427,10 @@ fn send_event(context: &SessionContext, event: TurnEvent, answer: &mut TurnAnswe
             let text = format!("{}\n", presentable(&text));
             context.notify(SessionUpdate::AgentThoughtChunk(chunk(text)));
         }
-        TurnEvent::ToolCall {
-            id,
-            name,
-            arguments,
-        } => answer.calls.push(StoredCall {
-            id,
-            name,
-            arguments,
+        TurnEvent::ToolCall(call) => answer.calls.push(StoredCall {
+            id: call.id,
+            name: call.name,
+            arguments: call.arguments,
         }),
         // Tools of the client are called between turns.
         TurnEvent::Request(_)

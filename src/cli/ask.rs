@@ -184,12 +184,11 @@ impl AskCommand {
             }),
             model: self.model.resolve(&backend, config).await?,
             offers: Vec::new(),
-            custom_system_prompt: None,
             blob_key: BlobKey::random()?,
             gates: ToolGates::default(),
             shown: String::new(),
             spent: RetriesUsed::default(),
-            rest: std::time::Duration::ZERO,
+            delay: std::time::Duration::ZERO,
             effects: Default::default(),
         };
         let library = ConfigCache::new(config.home.clone(), reaper);

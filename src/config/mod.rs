@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use agent::catalog::CachePolicy;
 use agent::run::{IdleLimits, RETRIES};
-use agent::turn::{Bridging, LONGEST_PARK, Policy, Questions};
+use agent::turn::{LONGEST_PARK, Policy};
 use agent_tools::bridge::call_log::CallLogTarget;
 use agent_tools::bridge::tool_set::BuiltinTools;
 use agent_tools::workspace::secret_paths::SecretPaths;
@@ -356,16 +356,8 @@ fn turn(
 ) -> Policy {
     let native = native_tools::policy(reader, secret_paths);
     let cursor = native_tools::cursor_settings(reader);
-    let bridge = if reader.switch("PI_CURSOR_PI_TOOL_BRIDGE") {
-        Bridging::On
-    } else {
-        Bridging::Off
-    };
-    let questions = if reader.switch("PI_CURSOR_ASK_QUESTION") {
-        Questions::Asked
-    } else {
-        Questions::Never
-    };
+    let offers_tools = reader.switch("PI_CURSOR_PI_TOOL_BRIDGE");
+    let asks_questions = reader.switch("PI_CURSOR_ASK_QUESTION");
     let overlapping = if reader.switch("PI_CURSOR_EXPOSE_BUILTIN_TOOLS") {
         BuiltinTools::Offered
     } else {
@@ -405,8 +397,8 @@ fn turn(
     };
     let idle_retries = reader.number("PI_CURSOR_STREAM_IDLE_MAX_RETRIES");
     Policy {
-        bridge,
-        questions,
+        offers_tools,
+        asks_questions,
         overlapping,
         native,
         cursor,

@@ -71,8 +71,8 @@ fn settings_are_used_and_invalid_ones_are_reported() {
     ]);
     assert_eq!(config.warnings, []);
     let expected = Policy {
-        bridge: Bridging::Off,
-        questions: Questions::Never,
+        offers_tools: false,
+        asks_questions: false,
         overlapping: BuiltinTools::Offered,
         cursor: SourceFilter {
             tool_timeout: Duration::from_secs(120),
@@ -99,7 +99,7 @@ fn settings_are_used_and_invalid_ones_are_reported() {
         ("PI_CURSOR_CLIENT_TYPE", "two words"),
     ]);
     let turn = &config.turn;
-    assert_eq!((turn.bridge, turn.park), (Bridging::On, LONGEST_PARK));
+    assert_eq!((turn.offers_tools, turn.park), (true, LONGEST_PARK));
     assert_eq!(turn.idle_retries, RETRIES);
     assert_eq!(config.client.identity, Identity::default());
     assert_eq!(config.warnings.len(), 4, "{:?}", messages(&config));

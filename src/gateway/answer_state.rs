@@ -84,11 +84,7 @@ impl<'a> AnswerState<'a> {
                 TurnUpdate::Thinking(text)
             }
             TurnEvent::ThinkingDone => TurnUpdate::ThinkingDone,
-            TurnEvent::ToolCall {
-                id,
-                name,
-                arguments,
-            } => {
+            TurnEvent::ToolCall(call) => {
                 self.flush().await;
                 if self.cut.is_some() {
                     return true;
@@ -97,12 +93,12 @@ impl<'a> AnswerState<'a> {
                 if self.is_one_call && !self.summary.calls.is_empty() {
                     return true;
                 }
-                let id = call_id::to_client(&self.token, &id);
+                let id = call_id::to_client(&self.token, &call.id);
                 self.summary.calls.push(id.clone());
                 TurnUpdate::Call(CallUpdate {
                     id,
-                    name,
-                    arguments,
+                    name: call.name,
+                    arguments: call.arguments,
                 })
             }
             // Retries within seconds do not help; the client knows best how long it can wait.

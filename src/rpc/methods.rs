@@ -27,7 +27,6 @@ use super::{bridge_endpoint, host_info, host_watch, user_choices};
 use crate::config::parse::{DisplaySurface, NativeDisplay};
 use crate::config::{CardOptions, Config, EffectiveValue, Setting, ValueSource};
 use agent::catalog::ModelList;
-use agent::turn::{Bridging, Questions};
 use agent_tools::bridge::endpoint::McpEndpoint;
 use agent_tools::bridge::{question, question_dialog};
 use agent_tools::policy::HostPolicy;
@@ -310,7 +309,7 @@ fn initialize(
     // before there is a turn.
     let library = context.turns.library();
     library.prefetch(&policy.cursor, &context.cwd());
-    let asks = policy.bridge == Bridging::On && policy.questions == Questions::Asked;
+    let asks = policy.offers_tools && policy.asks_questions;
     let tools = params.capabilities.tools;
     let shows_waits = params.capabilities.waiting;
     context.shows_waits.store(shows_waits, Ordering::Relaxed);

@@ -15,7 +15,7 @@ use crate::checkup::{self, Severity};
 use crate::reachability;
 use crate::usage_report;
 use agent::catalog::{HostModels, ListSource, ModelList, ResolvedSpeed, Speed, SpeedSource};
-use agent::turn::{Bridging, Policy, Surface};
+use agent::turn::{Policy, Surface};
 use agent_tools::bridge::tool_set::{BuiltinTools, HostTool};
 use agent_tools::host_delegate::HostToolSet;
 use agent_tools::policy::{DenialReason, NativeTool, ToolDecision, ToolDecisions};
@@ -343,12 +343,13 @@ impl CommandContext<'_> {
         let policy = self.context.turns.policy();
         let mut lines = self.own_tools(policy);
         let mut count = 0;
-        match policy.bridge {
-            Bridging::On => lines.extend(self.host_tools(policy, &mut count)),
-            Bridging::Off => lines.push(format!(
+        if policy.offers_tools {
+            lines.extend(self.host_tools(policy, &mut count));
+        } else {
+            lines.push(format!(
                 "Tools of {} are off (PI_CURSOR_PI_TOOL_BRIDGE)",
                 self.host()
-            )),
+            ));
         }
         let library = self.context.turns.library();
         let settings = library.open(&policy.cursor, &self.workspace()).await;

@@ -43,18 +43,14 @@ pub(super) async fn send_events(
             TurnEvent::Retrying { reason, .. } => HostEvent::Retrying {
                 reason: presentable(&reason),
             },
-            TurnEvent::ToolCall {
-                id,
-                name,
-                mut arguments,
-            } => {
-                if is_card(&id) {
-                    clean_json(&mut arguments);
+            TurnEvent::ToolCall(mut call) => {
+                if is_card(&call.id) {
+                    clean_json(&mut call.arguments);
                 }
                 HostEvent::ToolCall {
-                    id,
-                    name,
-                    arguments,
+                    id: call.id,
+                    name: call.name,
+                    arguments: call.arguments,
                 }
             }
             TurnEvent::Remark(message) => {

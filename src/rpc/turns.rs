@@ -32,8 +32,8 @@ use agent::session_manager::{
 };
 use agent::turn::usage::SessionUsage;
 use agent::turn::{
-    Follows, Frontend, HostToolMode, Keep, Policy, Stop, Surface, TurnEvent, TurnRequest,
-    UserCommands, user_message, with_next_step,
+    Frontend, HostToolMode, Keep, Policy, Stop, Surface, TurnEvent, TurnRequest, UserCommands,
+    user_message, with_next_step,
 };
 use agent_tools::cursor_config::ConfigCache;
 use agent_tools::policy::HostPolicy;
@@ -387,7 +387,7 @@ impl Turns {
             content: serde_json::json!([{"type": "text", "text": record.content}]),
             details: record.details,
             is_error: record.is_error,
-            terminate: record.follows == Follows::Nothing,
+            terminate: record.is_last,
         })
     }
 

@@ -7,7 +7,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::effects_once::{attempts, in_any_conversation};
-use test_support::in_process::{InProcessSession, simulating};
+use crate::steering::{GIVEN_UP, INJECTED, REFUSED};
+use test_support::in_process::{InProcessSession, requests, simulating, simulating_all};
 use test_support::pi_retry_rules::is_retryable;
 use test_support::rpc_session::{CollectedTurn, RpcSession};
 use test_support::scenario::{END, Steps};
@@ -34,6 +35,31 @@ async fn a_fault_that_stays_ends_within_two_minutes_and_is_reported_once() {
         assert!(!is_retryable(error), "the host retries on {error:?}");
         assert_eq!(outcome.notices.len(), 1, "{fault}: {:?}", outcome.notices);
     }
+}
+
+/// The message is sent in a run of its own, which has the retries that the first run left.
+#[tokio::test]
+async fn a_rejected_message_brings_no_more_retries() {
+    let error = r#"{ end = { code = "internal", message = "no" } }"#.to_owned();
+    let rejecting = Steps::new()
+        .then(INJECTED)
+        .then(REFUSED)
+        .then(GIVEN_UP)
+        .step(json!({"expect_cancel": true}))
+        .build();
+    let runs = [error.clone(), error.clone(), rejecting, error];
+    let (sim, backend) = simulating_all(&runs).await;
+    let mut guest = InProcessSession::new(&backend, None);
+    guest.interjection = Some("hurry".into());
+    tokio::time::pause();
+    let outcome = guest.prompt("go").await;
+    tokio::time::resume();
+    assert!(matches!(outcome.stop, Stop::Failed(_)), "{outcome:?}");
+    assert_eq!(
+        requests(&sim).len(),
+        5,
+        "two retries, and one of the second run"
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@ use test_support::rpc_session::{CollectedTurn, OfferedCall, RpcSession, tool};
 use test_support::scenario::{END, Steps, calls, inline, playing, script, text};
 use test_support::sidecar::SidecarProcess;
 use test_support::simulator::{TRANSPORTS, Transport};
+use test_support::wait::until;
 
 fn one_call(session: &mut RpcSession) -> OfferedCall {
     let outcome = session.prompt("go");
@@ -552,4 +553,35 @@ fn a_question_of_cursors_own_reaches_the_user() {
     let mut session = RpcSession::new(&simulator, "s", &[]);
     assert_eq!(session.prompt("go").text, "Pears it is.");
     simulator.recorded().assert_played(&["completed"]);
+}
+
+/// The user is not asked any number of questions at once: further ones are rejected.
+#[test]
+fn the_number_of_open_questions_is_bounded() {
+    let options = json!([{"id": "a", "label": "Apples"}]);
+    let question = json!({"id": "q1", "prompt": "Which?", "options": options});
+    let args = json!({"title": "T", "questions": [question]});
+    let query = |id: u32| json!({"id": id, "askQuestionInteractionQuery": {"args": args, "toolCallId": id.to_string()}});
+    let mut steps = Steps::new();
+    for id in 0..=64 {
+        steps = steps.step(json!({"send": {"interactionQuery": query(1000 + id)}}));
+    }
+    let rejected = json!({"interactionResponse": {"id": 1064, "askQuestionInteractionResponse": {"result": {"rejected": {}}}}});
+    let steps = steps
+        .step(json!({"expect_client": rejected}))
+        .stall()
+        .build();
+    let simulator = playing(Transport::H2c, &steps);
+    let mut session = RpcSession::new(&simulator, "s", &[]);
+    session.tools = vec![tool("cursor_ask_question")];
+    assert_eq!(session.prompt("go").stop, "toolUse");
+    let answered = || {
+        let recording = simulator.recorded();
+        let answers = recording
+            .client("interactionResponse.askQuestionInteractionResponse")
+            .into_iter();
+        let ids = answers.map(|answer| answer["interactionResponse"]["id"].clone());
+        Some(ids.collect::<Vec<Json>>()).filter(|ids| !ids.is_empty())
+    };
+    assert_eq!(until(answered), [json!(1064)]);
 }

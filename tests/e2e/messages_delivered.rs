@@ -216,6 +216,35 @@ fn an_injected_message_survives_an_invalidation() {
     }
 }
 
+/// The host rewrites its history in a pause, before a checkpoint includes the message.
+#[test]
+fn an_injected_message_survives_a_rewritten_history() {
+    let first = Steps::new()
+        .text("Hm. ")
+        .then(INJECTED)
+        .then(DELIVERED)
+        .then(calls("look", "{}", r#"open = true, name = "a","#, "{}"))
+        .stall()
+        .build();
+    let second = Steps::new()
+        .text("Well. ")
+        .then(INJECTED)
+        .then(DELIVERED)
+        .text("Read.")
+        .then(END)
+        .build();
+    let simulator = in_any_conversation(&[&first, &second]);
+    let mut session = session(&simulator, &[]);
+    session.user("go");
+    let turn = session.begin();
+    inject(&mut session, &turn, "hurry");
+    assert_eq!(session.finish(&turn).stop, "toolUse");
+    session.messages.clear();
+    let outcome = session.prompt("go another way");
+    assert_eq!(outcome.text, "Well. Read.", "{outcome:?}");
+    assert_eq!(injected(&simulator.recorded()), ["hurry", "hurry"]);
+}
+
 /// The server never sends a checkpoint, and the sidecar is killed during the run.
 #[test]
 fn an_injected_message_that_no_checkpoint_includes_survives_a_kill() {

@@ -33,7 +33,7 @@ async fn ends(mut handle: Handle) -> (String, Outcome, VisibleProgress) {
             RunEvent::Text(piece) => text.push_str(&piece),
             RunEvent::Ended(ended) => {
                 assert!(handle.events.recv().await.is_none(), "after the end");
-                return (text, ended.outcome, ended.left);
+                return (text, ended.outcome, ended.visible_progress);
             }
             _ => {}
         }

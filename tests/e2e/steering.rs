@@ -6,16 +6,17 @@ use serde_json::{Value as Json, json};
 
 use test_support::in_process::{opened, user_text};
 use test_support::rpc_session::{CollectedTurn, RpcSession, tool};
+use test_support::run_client::{OnText, RunClient};
 use test_support::scenario::{END, Steps, calls, script, text};
 use test_support::simulator::{Recording, Simulator, Transport};
 use test_support::wait::until;
 
 pub const INJECTED: &str = r#"{ expect_client = { conversationAction = { injectContextAction = {} } }, capture = { I = "/conversationAction/injectContextAction/injectionId" } }"#;
-const REFUSED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { rejected = { reason = "no" } } } } }"#;
+pub const REFUSED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { rejected = { reason = "no" } } } } }"#;
 pub const DELIVERED: &str = r#"{ update = { contextInjectionState = { injectionId = "$I", state = { delivered = { step = 1 } } } } }"#;
 pub const QUEUED: &str =
     r#"{ update = { contextInjectionState = { injectionId = "$I", state = { queued = {} } } } }"#;
-const GIVEN_UP: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }"#;
+pub const GIVEN_UP: &str = r#"{ expect_client = { conversationAction = { cancelAction = {} } } }"#;
 
 fn session(simulator: &Simulator) -> RpcSession {
     let mut session = RpcSession::new(simulator, "s", &[]);
@@ -111,6 +112,28 @@ fn a_call_of_a_cancelled_run_is_not_offered() {
     session.result(&outcome.calls[0], json!("done"));
     assert_eq!(session.turn().text, "Heard.");
     assert_eq!(asked(&simulator), ["go", "hurry"]);
+}
+
+/// The run repeats its request with another token, which its owner does not notice.
+#[tokio::test]
+async fn a_message_is_sent_again_if_the_token_of_its_stream_is_refused() {
+    let first = Steps::new().text("One.").then(END).build();
+    let refused = Steps::new()
+        .then(r#"{ thinking = "Hm. " }"#)
+        .then(INJECTED)
+        .then(r#"{ end = { code = "unauthenticated", message = "token expired" } }"#)
+        .build();
+    let third = Steps::new()
+        .then(INJECTED)
+        .then(DELIVERED)
+        .text("Read.")
+        .then(END)
+        .build();
+    let simulator = runs(&[&first, &refused, &third]);
+    let mut client = RunClient::new(&simulator, Transport::H2c);
+    client.prompt("go").await.finished("One.");
+    let steer = OnText::Steer("", "hurry");
+    client.prompt_and("on", steer).await.finished("Read.");
 }
 
 /// The checkpoint includes everything except this message.

@@ -15,12 +15,11 @@
 pub mod answer_log;
 pub mod catalog;
 pub mod conversation;
-#[cfg(test)]
-mod diagram;
 pub mod effect_log;
 mod hex;
 pub mod inbox;
 pub mod message;
+mod phases;
 pub mod run;
 pub mod session_manager;
 pub mod turn;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use agent::conversation::store::Store;
 use agent::conversation::transcript::Tool;
+use agent::message::ToolCall;
 use agent::run::{Backend, Model};
 use agent::turn::usage::{Limits, Tokens};
 use agent::turn::{
@@ -209,11 +210,12 @@ impl InProcessSession {
         for event in events {
             match event {
                 TurnEvent::Text(text) => outcome.text.push_str(&text),
-                TurnEvent::ToolCall {
-                    id,
-                    name,
-                    arguments,
-                } => {
+                TurnEvent::ToolCall(call) => {
+                    let ToolCall {
+                        id,
+                        name,
+                        arguments,
+                    } = call;
                     content.push(
                         json!({"type": "toolCall", "id": id, "name": name, "arguments": arguments}),
                     );

@@ -367,11 +367,11 @@ impl TurnReport {
         let stage = match event {
             TurnEvent::Text(_) | TurnEvent::Thinking(_) if is_reader_slow => TurnStage::Reading,
             TurnEvent::Text(_) | TurnEvent::Thinking(_) => TurnStage::Answering,
-            TurnEvent::ToolCall { name, .. } => {
+            TurnEvent::ToolCall(call) => {
                 return self.board.change(self.id, |row, now| {
                     row.enter(TurnStage::Answering, now);
                     if row.calls.len() < MAX_CALLS {
-                        row.calls.push(shown(name));
+                        row.calls.push(shown(&call.name));
                     }
                 });
             }

@@ -7,7 +7,8 @@
 
 mod phase;
 
-pub use self::phase::{SegmentEvent, SegmentPhase, TRANSITIONS, next};
+use self::phase::{SegmentEvent, SegmentPhase, TRANSITIONS};
+use crate::phases::next;
 
 /// Shortest repetition, in characters, that is treated as one where a coincidence is possible.
 ///
@@ -340,7 +341,7 @@ impl TextLog {
 
 impl Segment {
     fn apply(&mut self, event: SegmentEvent) {
-        self.phase = next(self.phase, event).unwrap_or(self.phase);
+        self.phase = next(TRANSITIONS, self.phase, event);
     }
 }
 

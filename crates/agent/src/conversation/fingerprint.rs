@@ -54,15 +54,6 @@ impl TryFrom<StoredFingerprint> for Fingerprint {
     }
 }
 
-/// How a history relates to an earlier one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Continuity {
-    /// It continues the earlier one: messages from this index on are new.
-    Continues(usize),
-    /// It does not, and must be sent in full as a new conversation.
-    Diverges(Divergence),
-}
-
 /// Why a history must be sent in full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Divergence {
@@ -123,26 +114,26 @@ impl Fingerprint {
         self.history
     }
 
-    /// Compares the history of `self` with what was sent before.
-    pub fn continuity(&self, sent: Option<&Self>, messages: &[Message]) -> Continuity {
-        use Continuity::Diverges;
-        let Some(sent) = sent else {
-            return Diverges(Divergence::Unsent);
-        };
+    /// Returns the index of the first new message if the history of `self`, which is `messages`,
+    /// continues what was sent before.
+    pub fn continuity(
+        &self,
+        sent: Option<&Self>,
+        messages: &[Message],
+    ) -> Result<usize, Divergence> {
+        let sent = sent.ok_or(Divergence::Unsent)?;
         if sent.system_hash != self.system_hash {
-            return Diverges(Divergence::SystemPrompt);
+            return Err(Divergence::SystemPrompt);
         }
         if self.messages < sent.messages {
-            return Diverges(Divergence::Shorter);
+            return Err(Divergence::Shorter);
         }
-        let Some(known) = sent.matched_prefix(messages) else {
-            return Diverges(Divergence::Rewritten);
-        };
-        let summarized = messages.iter().skip(known).any(Message::is_summary);
-        if summarized {
-            return Diverges(Divergence::Summarized);
+        let known = sent.matched_prefix(messages);
+        let known = known.ok_or(Divergence::Rewritten)?;
+        if messages[known..].iter().any(Message::is_summary) {
+            return Err(Divergence::Summarized);
         }
-        Continuity::Continues(known)
+        Ok(known)
     }
 }
 
@@ -159,7 +150,7 @@ mod tests {
     use super::*;
     use crate::message::{MessageKind, Summarized};
 
-    fn continuity(before: &[Message], after: &[Message]) -> Continuity {
+    fn continuity(before: &[Message], after: &[Message]) -> Result<usize, Divergence> {
         let sent = Fingerprint::of("S", before);
         Fingerprint::of("S", after).continuity(Some(&sent), after)
     }
@@ -167,33 +158,21 @@ mod tests {
     #[test]
     fn divergence_reasons_are_distinguished() {
         let two = [Message::user("a").at(1), Message::user("b").at(2)];
-        assert_eq!(
-            continuity(&two, &two[..1]),
-            Continuity::Diverges(Divergence::Shorter)
-        );
+        assert_eq!(continuity(&two, &two[..1]), Err(Divergence::Shorter));
         let summary = Message::new(MessageKind::Summary {
             text: "s".into(),
             of: Summarized::Branch,
         });
         let summary = [two[0].clone(), two[1].clone(), summary];
-        assert_eq!(
-            continuity(&two, &summary),
-            Continuity::Diverges(Divergence::Summarized)
-        );
+        assert_eq!(continuity(&two, &summary), Err(Divergence::Summarized));
         let rewritten = [Message::user("c").at(1), Message::user("b").at(2)];
-        assert_eq!(
-            continuity(&two, &rewritten),
-            Continuity::Diverges(Divergence::Rewritten)
-        );
+        assert_eq!(continuity(&two, &rewritten), Err(Divergence::Rewritten));
         let now = Fingerprint::of("S", &two);
-        assert_eq!(
-            now.continuity(None, &two),
-            Continuity::Diverges(Divergence::Unsent)
-        );
+        assert_eq!(now.continuity(None, &two), Err(Divergence::Unsent));
         let other = Fingerprint::of("T", &two);
         assert_eq!(
             other.continuity(Some(&now), &two),
-            Continuity::Diverges(Divergence::SystemPrompt)
+            Err(Divergence::SystemPrompt)
         );
     }
 

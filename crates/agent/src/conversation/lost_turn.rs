@@ -188,9 +188,7 @@ impl<'a> LostTurn<'a> {
             .filter_map(|(_, message)| flatten(message))
             .map(|message| message.text);
         let answers = answer_text.into_iter().chain(later).collect();
-        let own = self.messages[known.min(self.messages.len())..]
-            .iter()
-            .find(|message| message.is_answer());
+        let own = new.iter().find(|message| message.is_answer());
         let own: Vec<&str> = own.into_iter().flat_map(Message::call_ids).collect();
         let named = |id: &str| {
             let call = paused_calls.iter().find(|call| call.id == id);

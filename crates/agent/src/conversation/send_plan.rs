@@ -4,7 +4,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::answer_diff::{AnswerGap, gap};
-use super::fingerprint::{Continuity, Divergence, Fingerprint};
+use super::fingerprint::{Divergence, Fingerprint};
 use super::flat_message::{ImageHandling, Role, flatten_with};
 use super::journal::PendingCall;
 use super::lost_turn::recovered_result;
@@ -60,8 +60,8 @@ pub fn plan_send<'a>(
 ) -> SendPlan<'a> {
     let now = Fingerprint::of(system, messages);
     let known = match now.continuity(sent, messages) {
-        Continuity::Continues(known) => known,
-        Continuity::Diverges(because) => return bootstrap(messages, because),
+        Ok(known) => known,
+        Err(because) => return bootstrap(messages, because),
     };
     let new = &messages[known..];
     let gap = gap(answer, new);

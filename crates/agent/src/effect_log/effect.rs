@@ -3,7 +3,8 @@
 use prost::Message as _;
 
 use super::EffectDigest;
-use super::phase::{Phase, PhaseEvent, next};
+use super::phase::{Phase, PhaseEvent, TRANSITIONS};
+use crate::phases::next;
 use crate::prompts;
 use agent_tools::{ExecError, ExecReply};
 use cursor_proto::agent::v1::ExecClientMessage;
@@ -104,7 +105,7 @@ impl Effect {
     }
 
     pub(super) fn apply(&mut self, event: PhaseEvent) {
-        self.phase = next(self.phase, event).unwrap_or(self.phase);
+        self.phase = next(TRANSITIONS, self.phase, event);
     }
 
     /// Returns whether it has no result yet.

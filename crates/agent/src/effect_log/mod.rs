@@ -32,7 +32,7 @@ pub(crate) use self::digest::{call_id, is_lasting};
 pub(crate) use self::effect::{Effect, RequestKey};
 use self::effect::{Origin, size};
 pub use self::file::{EffectLogFile, FileEntry, LeftFile};
-pub use self::phase::{Phase, PhaseEvent, TRANSITIONS, next};
+use self::phase::{Phase, PhaseEvent};
 pub(crate) use self::queries::Replay;
 use crate::prompts;
 use crate::run::{CheckpointContents, ResultEvidence};

@@ -2,7 +2,7 @@
 
 /// How far a tool call has come, from the request until a checkpoint includes its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// The server has requested it.
     Requested,
     /// It is executed here, by the host or by the user.
@@ -24,7 +24,7 @@ pub enum Phase {
 
 /// What happens to a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PhaseEvent {
+pub(crate) enum PhaseEvent {
     /// Its execution starts.
     Start,
     /// Its result is sent to the server.
@@ -56,7 +56,7 @@ pub enum PhaseEvent {
 }
 
 /// All transitions. What is not listed leaves the phase as it is.
-pub const TRANSITIONS: &[(Phase, PhaseEvent, Phase)] = {
+pub(super) const TRANSITIONS: &[(Phase, PhaseEvent, Phase)] = {
     use Phase::*;
     use PhaseEvent::*;
     &[
@@ -97,32 +97,7 @@ pub const TRANSITIONS: &[(Phase, PhaseEvent, Phase)] = {
     ]
 };
 
-/// Returns the phase after an event; `None` if the event does not change it.
-pub fn next(phase: Phase, event: PhaseEvent) -> Option<Phase> {
-    let matches = |(from, by, _): &&(Phase, PhaseEvent, Phase)| (*from, *by) == (phase, event);
-    TRANSITIONS.iter().find(matches).map(|(_, _, to)| *to)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_transition_is_ambiguous_or_without_effect() {
-        for (at, (from, by, to)) in TRANSITIONS.iter().enumerate() {
-            assert_ne!(from, to, "{from:?} {by:?}");
-            let same = |other: &&(Phase, PhaseEvent, Phase)| (other.0, other.1) == (*from, *by);
-            assert!(!TRANSITIONS[at + 1..].iter().any(|other| same(&other)));
-        }
-    }
-
-    #[test]
-    fn the_diagram_of_a_tool_call_has_exactly_these_transitions() {
-        let named = |(from, by, to): &(Phase, PhaseEvent, Phase)| {
-            (format!("{from:?}"), format!("{by:?}"), format!("{to:?}"))
-        };
-        let mut expected: Vec<_> = TRANSITIONS.iter().map(named).collect();
-        expected.sort();
-        assert_eq!(crate::diagram::transitions("A tool call"), expected);
-    }
+#[test]
+fn the_diagram_of_a_tool_call_has_exactly_these_transitions() {
+    crate::phases::assert_diagram("A tool call", TRANSITIONS);
 }

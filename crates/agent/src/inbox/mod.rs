@@ -12,7 +12,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-pub use self::phase::{MessageEvent, MessagePhase, TRANSITIONS, next};
+use self::phase::{MessageEvent, MessagePhase, TRANSITIONS};
+use crate::phases::next;
 use crate::run::{Injection, UserMessage};
 use cursor_proto::agent::v1::{ContextInjectionStateUpdate, context_injection_state};
 
@@ -89,7 +90,7 @@ impl InboxMessage {
     }
 
     fn apply(&mut self, event: MessageEvent) {
-        self.phase = next(self.phase, event).unwrap_or(self.phase);
+        self.phase = next(TRANSITIONS, self.phase, event);
     }
 
     /// Returns whether the model does not have it, as far as is known.

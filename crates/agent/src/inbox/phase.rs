@@ -2,7 +2,7 @@
 
 /// How far a user message has come, from its arrival until a checkpoint includes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum MessagePhase {
+pub(crate) enum MessagePhase {
     /// Accepted from the host, and sent to no run.
     Waiting,
     /// Sent to the run, which has not reported on it.
@@ -19,7 +19,7 @@ pub enum MessagePhase {
 
 /// What happens to a user message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MessageEvent {
+pub(crate) enum MessageEvent {
     /// It is injected into a run.
     Injection,
     /// The run reports that it is queued.
@@ -37,7 +37,7 @@ pub enum MessageEvent {
 }
 
 /// All transitions. What is not listed leaves the phase as it is.
-pub const TRANSITIONS: &[(MessagePhase, MessageEvent, MessagePhase)] = {
+pub(super) const TRANSITIONS: &[(MessagePhase, MessageEvent, MessagePhase)] = {
     use MessageEvent::*;
     use MessagePhase::*;
     &[
@@ -62,24 +62,7 @@ pub const TRANSITIONS: &[(MessagePhase, MessageEvent, MessagePhase)] = {
     ]
 };
 
-/// Returns the phase after an event; `None` if the event does not change it.
-pub fn next(phase: MessagePhase, event: MessageEvent) -> Option<MessagePhase> {
-    let mut transitions = TRANSITIONS.iter();
-    let found = transitions.find(|(from, by, _)| (*from, *by) == (phase, event));
-    found.map(|(_, _, to)| *to)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_diagram_of_a_user_message_has_exactly_these_transitions() {
-        let named = |(from, by, to): &(MessagePhase, MessageEvent, MessagePhase)| {
-            (format!("{from:?}"), format!("{by:?}"), format!("{to:?}"))
-        };
-        let mut expected: Vec<_> = TRANSITIONS.iter().map(named).collect();
-        expected.sort();
-        assert_eq!(crate::diagram::transitions("A user message"), expected);
-    }
+#[test]
+fn the_diagram_of_a_user_message_has_exactly_these_transitions() {
+    crate::phases::assert_diagram("A user message", TRANSITIONS);
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use prost::Message as _;
+use sha2::{Digest as _, Sha256};
 
 use super::blobs::Blobs;
 use cursor_proto::agent::v1::conversation_turn_structure::Turn;
@@ -71,7 +72,9 @@ impl CheckpointContents {
 /// Reads the checkpoints of one stream. Each blob is read once: what it names stays named.
 #[derive(Debug, Default)]
 pub(super) struct CheckpointReader {
-    read: BTreeSet<Bytes>,
+    /// Digests of the ids of blobs that were read. An id is a part of its checkpoint or blob and would
+    /// keep all of it in memory.
+    read: BTreeSet<[u8; 32]>,
 }
 
 impl CheckpointReader {
@@ -91,7 +94,7 @@ impl CheckpointReader {
             }
         }
         let mut left = MAX_READ;
-        let new = |id: &&Bytes| !self.read.contains(*id);
+        let new = |id: &&Bytes| !self.read.contains(&digest(id));
         let turns: Vec<Bytes> = (turns.iter().rev().take_while(new).take(MAX_TURNS))
             .cloned()
             .collect();
@@ -102,7 +105,7 @@ impl CheckpointReader {
             {
                 self.read_turn(turn, blobs, &mut left, &mut contents);
             }
-            self.read.insert(id);
+            self.read.insert(digest(&id));
         }
         contents
     }
@@ -115,23 +118,26 @@ impl CheckpointReader {
         contents: &mut CheckpointContents,
     ) {
         contents.messages.extend(turn.user_message_id);
-        if self.read.insert(turn.user_message.clone())
+        if self.read.insert(digest(&turn.user_message))
             && let Some(message) = blob(blobs, &turn.user_message)
             && let Ok(message) = UserMessage::decode(message)
         {
             contents.messages.push(message.message_id);
         }
         for step in turn.steps.into_iter().rev() {
-            if *left == 0 || self.read.contains(&step) {
+            if *left == 0 || !self.read.insert(digest(&step)) {
                 break;
             }
             *left -= 1;
             if let Some(data) = blob(blobs, &step) {
                 contents.finished.extend(finished_call(data));
             }
-            self.read.insert(step);
         }
     }
+}
+
+fn digest(id: &Bytes) -> [u8; 32] {
+    Sha256::digest(id).into()
 }
 
 /// Returns the id of the call in a step of a turn, if the step has its result.
@@ -227,6 +233,18 @@ mod tests {
         assert_eq!(of("c3"), ResultEvidence::Missing);
         assert_eq!(of(""), ResultEvidence::Unknown);
         assert_eq!(contents.messages, ["m2", "m1"]);
+    }
+
+    /// Regression: every checkpoint of a stream stayed in memory until the stream ended.
+    #[test]
+    fn a_checkpoint_that_was_read_is_not_kept() {
+        let blobs = MemoryBlobs::default();
+        let steps = vec![step(&blobs, "c1", true)];
+        let state = state(&blobs, steps);
+        let mut reader = CheckpointReader::default();
+        drop(reader.read(&state, &blobs));
+        assert!(state.is_unique());
+        assert_eq!(reader.read.len(), 4, "two turns, a message and a step");
     }
 
     #[test]

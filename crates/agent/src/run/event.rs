@@ -119,11 +119,28 @@ pub struct Ended {
     /// Retries used, by budget.
     pub spent: RetriesUsed,
     /// How long to wait before another run replaces it.
-    pub rest: Duration,
+    pub delay: Duration,
     /// Visible output or effects that no checkpoint includes.
-    pub left: VisibleProgress,
+    pub visible_progress: VisibleProgress,
     /// Effects executed, for a run that replaces this one.
     pub effects: EffectLog,
+}
+
+impl Ended {
+    /// Returns the end of a run that failed inside this process and reports nothing.
+    pub(crate) fn lost(spent: RetriesUsed) -> Self {
+        let failure = Failure::Refused("the run failed inside cursor-sidecar".into());
+        Self {
+            outcome: Outcome::Failed(failure),
+            usage: None,
+            attempts: 0,
+            was_accepted: true,
+            spent,
+            delay: Duration::ZERO,
+            visible_progress: VisibleProgress::Executed,
+            effects: EffectLog::lost(),
+        }
+    }
 }
 
 /// How a run ended.

@@ -12,6 +12,7 @@ mod checkpoint_contents;
 mod event;
 mod limits;
 mod open_execs;
+mod pending_events;
 mod query_replies;
 pub mod queue;
 mod request;
@@ -26,6 +27,7 @@ pub use blobs::{BlobError, Blobs, MemoryBlobs};
 pub(crate) use checkpoint_contents::{CheckpointContents, ResultEvidence};
 pub use event::{Checkpoint, Ended, FailedAttempt, Outcome, RunEvent, Usage};
 pub use limits::LimitError;
+pub(crate) use pending_events::PendingEvents;
 pub use request::{Action, Image, Mode, Model, RunSpec, UserMessage};
 pub use retry::{
     Progress, RetriesUsed, RetryBudget, RetryDecision, RetryPolicy, Timing, VisibleProgress,

@@ -31,8 +31,6 @@ pub struct RunSpec {
     pub model: Model,
     /// The host's tools, as offered to the model.
     pub offers: Vec<ToolDefinition>,
-    /// Replaces Cursor's system prompt, for accounts that permit it.
-    pub custom_system_prompt: Option<String>,
     /// The conversation's blob key.
     pub blob_key: BlobKey,
     /// Which of Cursor's own tools are enabled.
@@ -43,7 +41,7 @@ pub struct RunSpec {
     /// Retries that an earlier run of the same turn has used.
     pub spent: RetriesUsed,
     /// How long to wait before the first attempt.
-    pub rest: Duration,
+    pub delay: Duration,
     /// Effects executed for an earlier run; if the server requests them again, they are replayed.
     pub effects: EffectLog,
 }
@@ -55,8 +53,6 @@ pub enum Action {
     UserMessage(UserMessage),
     /// Continues from a checkpoint.
     Resume,
-    /// Compacts the conversation.
-    Summarize,
 }
 
 /// A message of the user.
@@ -116,7 +112,6 @@ impl RunSpec {
                 mcp_tools: self.offers.iter().map(ToolDefinition::definition).collect(),
             }),
             conversation_id: Some(self.conversation_id.clone()),
-            custom_system_prompt: self.custom_system_prompt.clone(),
             requested_model: Some(self.model.proto()),
             run_id: Some(run_id.to_string()),
             ..AgentRunRequest::default()
@@ -138,9 +133,6 @@ impl Action {
             }
             Self::Resume => {
                 conversation_action::Action::ResumeAction(proto::ResumeAction::default())
-            }
-            Self::Summarize => {
-                conversation_action::Action::SummarizeAction(proto::SummarizeAction {})
             }
         }
     }
@@ -216,12 +208,11 @@ mod tests {
                 ..Model::default()
             },
             offers: Vec::new(),
-            custom_system_prompt: None,
             blob_key: BlobKey::random().unwrap(),
             gates: ToolGates::default(),
             shown: String::new(),
             spent: RetriesUsed::default(),
-            rest: Duration::ZERO,
+            delay: Duration::ZERO,
             effects: EffectLog::default(),
         };
         let run_id = "a575b966-86bb-4ae9-872d-9ed464e06033".parse().unwrap();

@@ -256,6 +256,10 @@ mod tests {
         Failure::Transport("reset".into())
     }
 
+    fn idle() -> Failure {
+        Failure::Idle("idle".into())
+    }
+
     fn with(checkpoint: Option<&'static [u8]>, shown: VisibleProgress) -> Progress {
         Progress {
             checkpoint: checkpoint.map(Bytes::from_static),
@@ -263,35 +267,106 @@ mod tests {
         }
     }
 
-    fn nothing() -> Progress {
-        Progress::default()
+    /// Returns what follows each failure: the delay in seconds, from the start or from a checkpoint,
+    /// or the end.
+    fn decisions(
+        budget: &mut RetryBudget,
+        policy: &RetryPolicy,
+        failures: impl IntoIterator<Item = (Failure, Progress)>,
+    ) -> String {
+        let decisions = failures.into_iter().map(|(failure, progress)| {
+            match budget.next(policy, &failure, progress, 0.0) {
+                RetryDecision::Repeat(delay) => delay.as_secs().to_string(),
+                RetryDecision::Resume(delay, checkpoint) => {
+                    format!(
+                        "{}:{}",
+                        String::from_utf8_lossy(&checkpoint),
+                        delay.as_secs()
+                    )
+                }
+                RetryDecision::GiveUp => "end".into(),
+            }
+        });
+        decisions.collect::<Vec<_>>().join(" ")
     }
 
     #[test]
-    fn three_server_retries_then_the_end() {
-        let (policy, mut retry_budget) = (RetryPolicy::default(), RetryBudget::default());
-        let delays: Vec<RetryDecision> = (0..4)
-            .map(|_| retry_budget.next(&policy, &server(), nothing(), 0.0))
-            .collect();
-        let seconds = |s| RetryDecision::Repeat(Duration::from_secs(s));
-        assert_eq!(
-            delays,
-            [seconds(2), seconds(4), seconds(8), RetryDecision::GiveUp]
-        );
+    fn each_kind_of_failure_has_its_retries() {
+        let nothing = |failure: Failure, times| vec![(failure, Progress::default()); times];
+        let policy = RetryPolicy::default();
+        let with_idle = |idle| RetryPolicy { idle, ..policy };
+        for (policy, failures, expected) in [
+            (policy, nothing(server(), 4), "2 4 8 end"),
+            (policy.unreached(), nothing(transport(), 4), "2 4 8 end"),
+            (with_idle(2), nothing(idle(), 3), "2 4 end"),
+            (with_idle(0), nothing(idle(), 1), "end"),
+            (policy, nothing(Failure::Login("who?".into()), 1), "end"),
+        ] {
+            let mut budget = RetryBudget::default();
+            let first = failures[0].0.clone();
+            assert_eq!(
+                decisions(&mut budget, &policy, failures),
+                expected,
+                "{first}"
+            );
+        }
+        let mut budget = RetryBudget::default();
+        decisions(&mut budget, &with_idle(2), nothing(idle(), 2));
+        assert_eq!(budget.spent().idle, 2);
+    }
+
+    #[test]
+    fn what_was_shown_decides_from_where() {
+        use VisibleProgress::{Executed, Nothing, Something};
+        let a: Option<&[u8]> = Some(b"a");
+        for (failures, expected) in [
+            // A checkpoint of an earlier attempt is resumed.
+            (
+                vec![
+                    (transport(), with(a, Nothing)),
+                    (transport(), with(None, Nothing)),
+                ],
+                "a:2 a:4",
+            ),
+            // After shown text, only a checkpoint is resumed.
+            (vec![(transport(), with(None, Something))], "end"),
+            (vec![(idle(), with(None, Something))], "end"),
+            (vec![(idle(), with(a, Something))], "a:2"),
+            // An effect that cannot be replayed.
+            (vec![(transport(), with(a, Executed))], "end"),
+            // A failure without retries.
+            (
+                vec![(Failure::Login("who?".into()), with(a, Nothing))],
+                "end",
+            ),
+            // Resumes without a new checkpoint are limited.
+            (
+                vec![
+                    (transport(), with(a, Something)),
+                    (transport(), with(None, Something)),
+                    (transport(), with(None, Something)),
+                ],
+                "a:2 a:4 end",
+            ),
+        ] {
+            let (policy, mut budget) = (RetryPolicy::default(), RetryBudget::default());
+            let case = format!("{failures:?}");
+            assert_eq!(
+                decisions(&mut budget, &policy, failures),
+                expected,
+                "{case}"
+            );
+        }
     }
 
     #[test]
     fn ten_transport_retries_capped_at_a_minute() {
         let (policy, mut retry_budget) = (RetryPolicy::default(), RetryBudget::default());
-        let mut last = RetryDecision::GiveUp;
-        for _ in 0..10 {
-            last = retry_budget.next(&policy, &transport(), nothing(), 1.0);
-        }
-        assert_eq!(last, RetryDecision::Repeat(Duration::from_secs(72)));
-        assert_eq!(
-            retry_budget.next(&policy, &transport(), nothing(), 0.0),
-            RetryDecision::GiveUp
-        );
+        let mut next =
+            |jitter| retry_budget.next(&policy, &transport(), Progress::default(), jitter);
+        let last = (0..10).map(|_| next(1.0)).last();
+        assert_eq!(last, Some(RetryDecision::Repeat(Duration::from_secs(72))));
+        assert_eq!(next(0.0), RetryDecision::GiveUp);
     }
 
     #[test]
@@ -299,7 +374,7 @@ mod tests {
         let (policy, mut retry_budget) = (RetryPolicy::default(), RetryBudget::default());
         let mut clock = Duration::ZERO;
         while let RetryDecision::Repeat(delay) =
-            retry_budget.next(&policy, &transport(), nothing(), 1.0)
+            retry_budget.next(&policy, &transport(), Progress::default(), 1.0)
         {
             clock += delay;
             retry_budget.set_without_progress(clock);
@@ -310,145 +385,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_never_reached_is_retried_less_often() {
-        let policy = RetryPolicy::default().unreached();
-        let mut retry_budget = RetryBudget::default();
-        let mut next = || retry_budget.next(&policy, &transport(), nothing(), 0.0);
-        let delays = [next(), next(), next(), next()];
-        let seconds = |s| RetryDecision::Repeat(Duration::from_secs(s));
-        assert_eq!(
-            delays,
-            [seconds(2), seconds(4), seconds(8), RetryDecision::GiveUp]
-        );
-    }
-
-    #[test]
-    fn a_checkpoint_of_an_earlier_attempt_is_resumed() {
-        let (policy, mut retry_budget) = (RetryPolicy::default(), RetryBudget::default());
-        let first = retry_budget.next(
-            &policy,
-            &transport(),
-            with(Some(b"a"), VisibleProgress::Nothing),
-            0.0,
-        );
-        assert_eq!(
-            first,
-            RetryDecision::Resume(Duration::from_secs(2), Bytes::from_static(b"a"))
-        );
-        let second = retry_budget.next(&policy, &transport(), nothing(), 0.0);
-        assert_eq!(
-            second,
-            RetryDecision::Resume(Duration::from_secs(4), Bytes::from_static(b"a"))
-        );
-    }
-
-    #[test]
-    fn a_request_is_not_repeated_after_text_was_shown() {
-        let (policy, mut retry_budget) = (RetryPolicy::default(), RetryBudget::default());
-        let next = retry_budget.next(
-            &policy,
-            &transport(),
-            with(None, VisibleProgress::Something),
-            0.0,
-        );
-        assert_eq!(next, RetryDecision::GiveUp);
-    }
-
-    #[test]
-    fn a_run_is_not_retried_after_an_unreplayable_effect() {
-        let (policy, mut retry_budget) = (RetryPolicy::default(), RetryBudget::default());
-        let next = retry_budget.next(
-            &policy,
-            &transport(),
-            with(Some(b"a"), VisibleProgress::Executed),
-            0.0,
-        );
-        assert_eq!(next, RetryDecision::GiveUp);
-    }
-
-    #[test]
-    fn resumes_without_a_new_checkpoint_are_limited() {
-        let (policy, mut retry_budget) = (RetryPolicy::default(), RetryBudget::default());
-        retry_budget.next(
-            &policy,
-            &transport(),
-            with(Some(b"a"), VisibleProgress::Something),
-            0.0,
-        );
-        let barren = || with(None, VisibleProgress::Something);
-        assert!(matches!(
-            retry_budget.next(&policy, &transport(), barren(), 0.0),
-            RetryDecision::Resume(..)
-        ));
-        assert_eq!(
-            retry_budget.next(&policy, &transport(), barren(), 0.0),
-            RetryDecision::GiveUp
-        );
-    }
-
-    #[test]
-    fn idle_streams_have_their_own_budget() {
-        let idle = Failure::Idle("idle".into());
-        let policy = RetryPolicy {
-            idle: 2,
-            ..RetryPolicy::default()
-        };
-        let mut retry_budget = RetryBudget::default();
-        let mut next = || retry_budget.next(&policy, &idle, nothing(), 0.0);
-        assert!(matches!(next(), RetryDecision::Repeat(_)));
-        assert!(matches!(next(), RetryDecision::Repeat(_)));
-        assert_eq!(next(), RetryDecision::GiveUp);
-        assert_eq!(retry_budget.spent().idle, 2);
-        let none = RetryPolicy { idle: 0, ..policy };
-        let next = RetryBudget::default().next(&none, &idle, nothing(), 0.0);
-        assert_eq!(next, RetryDecision::GiveUp);
-    }
-
-    #[test]
     fn retries_of_an_earlier_run_count() {
         let policy = RetryPolicy::default();
+        let nothing = |failure| (failure, Progress::default());
         let mut first = RetryBudget::default();
-        for _ in 0..2 {
-            first.next(&policy, &server(), nothing(), 0.0);
-        }
+        decisions(&mut first, &policy, [nothing(server()), nothing(server())]);
         let mut second = RetryBudget::after(first.spent());
-        let mut next = |failure: &Failure| second.next(&policy, failure, nothing(), 0.0);
-        assert_eq!(
-            next(&server()),
-            RetryDecision::Repeat(Duration::from_secs(8))
-        );
-        assert_eq!(next(&server()), RetryDecision::GiveUp);
-        assert!(
-            matches!(next(&transport()), RetryDecision::Repeat(_)),
-            "its own"
-        );
-    }
-
-    #[test]
-    fn after_shown_text_only_a_checkpoint_is_resumed() {
-        let idle = Failure::Idle("idle".into());
-        let policy = RetryPolicy::default();
-        let shown = with(None, VisibleProgress::Something);
-        let next = RetryBudget::default().next(&policy, &idle, shown, 0.0);
-        assert_eq!(next, RetryDecision::GiveUp);
-        let saved = with(Some(b"a"), VisibleProgress::Something);
-        let next = RetryBudget::default().next(&policy, &idle, saved, 0.0);
-        assert!(
-            matches!(next, RetryDecision::Resume(..)),
-            "from the first restart on"
-        );
-    }
-
-    #[test]
-    fn failures_without_retry_end_the_run() {
-        let (policy, mut retry_budget) = (RetryPolicy::default(), RetryBudget::default());
-        let login = Failure::Login("who?".into());
-        let next = retry_budget.next(
-            &policy,
-            &login,
-            with(Some(b"a"), VisibleProgress::Nothing),
-            0.0,
-        );
-        assert_eq!(next, RetryDecision::GiveUp);
+        let failures = [nothing(server()), nothing(server()), nothing(transport())];
+        let decisions = decisions(&mut second, &policy, failures);
+        assert_eq!(decisions, "8 end 2", "lost connections have their own");
     }
 }

@@ -75,15 +75,18 @@ pub struct Handle {
     pub events: queue::Receiver<RunEvent>,
     /// Commands to the run.
     pub commands: mpsc::Sender<Command>,
-    /// The run's id, which the server knows too.
-    pub run_id: Uuid,
-    task: AbortOnDropHandle<()>,
+    _task: AbortOnDropHandle<()>,
 }
 
+#[cfg(test)]
 impl Handle {
-    /// Returns whether the run's task has ended, which is after its last event.
-    pub fn is_finished(&self) -> bool {
-        self.task.is_finished()
+    /// Returns the handle of a run that emits these events and reads no command.
+    pub(crate) fn of_events(events: queue::Receiver<RunEvent>) -> Self {
+        Self {
+            events,
+            commands: mpsc::channel(16).0,
+            _task: AbortOnDropHandle::new(tokio::spawn(std::future::ready(()))),
+        }
     }
 }
 
@@ -107,7 +110,7 @@ pub fn start(
     let (shown, spent) = (AnswerLog::after(spec.shown.clone()), spec.spent);
     let (answer, mode) = match &spec.action {
         Action::UserMessage(message) => (shown.marked_sent(), message.mode),
-        Action::Resume | Action::Summarize => (shown, None),
+        Action::Resume => (shown, None),
     };
     let run = RunTask {
         backend,
@@ -128,7 +131,7 @@ pub fn start(
         refused: 0,
         answer_bytes: 0,
         held: Vec::new(),
-        left: VisibleProgress::Nothing,
+        visible_progress: VisibleProgress::Nothing,
         answer,
         mode,
         effects,
@@ -138,25 +141,14 @@ pub fn start(
         // A panic fails only this run, which still emits a final event.
         let run = Box::pin(AssertUnwindSafe(run.run()).catch_unwind());
         if run.await.is_err() {
-            let failure = Failure::Refused("the run failed inside cursor-sidecar".into());
-            let ended = Ended {
-                outcome: Outcome::Failed(failure),
-                usage: None,
-                attempts: 0,
-                was_accepted: true,
-                spent,
-                rest: Duration::ZERO,
-                left: VisibleProgress::Executed,
-                effects: EffectLog::lost(),
-            };
-            let _ = final_event.send(RunEvent::Ended(ended)).await;
+            let ended = RunEvent::Ended(Ended::lost(spent));
+            let _ = final_event.send(ended).await;
         }
     };
     Handle {
         events: receiver,
         commands,
-        run_id: ids.original,
-        task: AbortOnDropHandle::new(tokio::spawn(task.instrument(span))),
+        _task: AbortOnDropHandle::new(tokio::spawn(task.instrument(span))),
     }
 }
 
@@ -184,8 +176,9 @@ struct RunTask {
     refused: u32,
     /// Bytes of text and thinking received, over all attempts.
     answer_bytes: usize,
+    /// User messages for the next stream.
     held: Vec<Injection>,
-    left: VisibleProgress,
+    visible_progress: VisibleProgress,
     answer: AnswerLog,
     mode: Option<Mode>,
     effects: EffectLog,
@@ -212,7 +205,7 @@ impl RunTask {
             "run.started"
         );
         let outcome = loop {
-            if self.attempts == 0 && self.cancelled_within(self.spec.rest).await {
+            if self.attempts == 0 && self.cancelled_within(self.spec.delay).await {
                 break Outcome::Cancelled;
             }
             let (failure, progress) = match self.attempt().await {
@@ -273,7 +266,7 @@ impl RunTask {
             }
         };
         self.log_end(&outcome, started);
-        let rest = match &outcome {
+        let delay = match &outcome {
             Outcome::Failed(failure) if failure.retry() == Retry::Server => {
                 retry::delay(&self.policy, self.retry_budget.spent().server, jitter())
             }
@@ -286,8 +279,8 @@ impl RunTask {
             attempts: self.attempts,
             was_accepted: self.is_reached,
             spent: self.retry_budget.spent(),
-            rest,
-            left: self.left,
+            delay,
+            visible_progress: self.visible_progress,
             effects: self.effects,
         };
         let _ = self.events.send(RunEvent::Ended(ended)).await;
@@ -383,6 +376,7 @@ impl RunTask {
                 run_id: self.ids.original,
                 held: &mut self.held,
                 answer_bytes: &mut self.answer_bytes,
+                usage: &mut self.usage,
                 answer: &mut self.answer,
                 effects: &mut self.effects,
                 on_accepted: &|| {
@@ -395,12 +389,9 @@ impl RunTask {
             },
         )
         .await;
-        if let Some(usage) = closed.usage {
-            self.usage = Some(self.usage.unwrap_or_default().plus(usage));
-        }
         self.is_reached |= closed.accepted;
         let agent = &self.backend.endpoints.agent;
-        self.left = closed.progress.shown;
+        self.visible_progress = closed.progress.shown;
         if closed.reason.is_silence() {
             self.backend.http.reconnect(agent, version);
         }
@@ -426,16 +417,14 @@ impl RunTask {
                     );
                 }
             }
-            self.ids = self.ids.again();
-            return AttemptResult::RetryNow;
+            return self.retry_now(closed.injected);
         }
         // A full connection has processed nothing of the stream, and the next attempt opens a new
         // connection.
         if !closed.accepted && error.is_refusal() && self.refused < MAX_REFUSED {
             tracing::debug!("stream.refused");
             self.refused += 1;
-            self.ids = self.ids.again();
-            return AttemptResult::RetryNow;
+            return self.retry_now(closed.injected);
         }
         let evidence = self.evidence(&closed.progress);
         let failure = Failure::classify(&error, &evidence);
@@ -448,8 +437,7 @@ impl RunTask {
                 && closed.progress.shown <= VisibleProgress::Remembered;
             if issued.at < started && !self.token_replaced && untouched {
                 self.token_replaced = true;
-                self.ids = self.ids.again();
-                return AttemptResult::RetryNow;
+                return self.retry_now(closed.injected);
             }
             // The server had accepted the token, so it has expired during the run. The run
             // continues with a new one, like after a lost connection.
@@ -463,6 +451,14 @@ impl RunTask {
             }
         }
         AttemptResult::Failed(failure, closed.progress)
+    }
+
+    /// Repeats the request on another stream at once. The owner does not notice, so that stream is
+    /// sent the user messages that this one was sent.
+    fn retry_now(&mut self, injected: Vec<Injection>) -> AttemptResult {
+        self.held.splice(..0, injected);
+        self.ids = self.ids.again();
+        AttemptResult::RetryNow
     }
 
     /// Handles an idle stream. After tool results, restarting may be left to the owner.

@@ -13,6 +13,7 @@ use serde_json::Value as Json;
 
 use super::final_text::{self, Boundary, Candidates};
 use super::request::TurnEvent;
+use crate::message::ToolCall;
 use crate::run::RunEvent;
 use agent_tools::policy::{NativeTool, ToolDecision, ToolDecisions};
 use agent_tools::shell::{CapturedOutput, ShellSession};
@@ -55,17 +56,8 @@ pub struct Record {
     pub details: Json,
     /// Whether Cursor reported a failure.
     pub is_error: bool,
-    /// Whether more output may follow.
-    pub follows: Follows,
-}
-
-/// Whether more output of the run may follow a card.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Follows {
-    /// It may.
-    Perhaps,
-    /// No: the run has ended, and the host need not start another turn.
-    Nothing,
+    /// Whether the run has ended, so that the host need not start another turn.
+    pub is_last: bool,
 }
 
 /// The newest recorded results of a session.
@@ -133,7 +125,7 @@ impl Recorded {
         let mut records = self.lock();
         for id in ids {
             if let Some(record) = records.by_id.get_mut(id) {
-                record.follows = Follows::Nothing;
+                record.is_last = true;
             }
         }
     }
@@ -158,7 +150,7 @@ pub(super) enum Shown {
     /// As lines of thinking.
     Lines(Vec<TurnEvent>),
     /// As a card: its call.
-    Card(TurnEvent),
+    Card(ToolCall),
 }
 
 /// How the native tool calls of one run are shown.
@@ -282,18 +274,18 @@ impl ActivityDisplay {
         Shown::Lines(vec![TurnEvent::Thinking(text), TurnEvent::ThinkingDone])
     }
 
-    fn add_card(&mut self, card: tool_cards::Card) -> TurnEvent {
+    fn add_card(&mut self, card: tool_cards::Card) -> ToolCall {
         self.cards += 1;
         let id = format!("{}{}", self.run, self.cards);
         let record = Record {
             content: card.content,
             details: card.details,
             is_error: card.is_error,
-            follows: Follows::Perhaps,
+            is_last: false,
         };
         self.recorded.keep(&id, record);
         self.open.push(id.clone());
-        TurnEvent::ToolCall {
+        ToolCall {
             id,
             name: card.tool.to_owned(),
             arguments: card.arguments,
@@ -386,12 +378,17 @@ mod tests {
         ToolDecisions::new(&settings, &HostPolicy::default(), &host, false)
     }
 
+    fn display(recorded: &Recorded) -> ActivityDisplay {
+        let (recorded, folder) = (recorded.clone(), PathBuf::from("/w"));
+        ActivityDisplay::new(recorded, folder, [], local(), &Arc::default())
+    }
+
     fn record(bytes: usize) -> Record {
         Record {
             content: "x".repeat(bytes),
             details: json!({}),
             is_error: false,
-            follows: Follows::Perhaps,
+            is_last: false,
         }
     }
 
@@ -413,25 +410,16 @@ mod tests {
     #[test]
     fn results_are_dropped_with_their_run() {
         let recorded = Recorded::default();
-        let show = || {
-            ActivityDisplay::new(
-                recorded.clone(),
-                PathBuf::from("/w"),
-                [],
-                local(),
-                &Arc::default(),
-            )
-        };
         let card = |show: &mut ActivityDisplay| {
             let call =
                 json!({"name": "read", "args": {"path": "/w/a"}, "result": {"content": "A"}});
             let tools = Surface::Cards(vec!["read".into()]);
             match show.completed(&Activity::from_json(&call), &tools) {
-                Shown::Card(TurnEvent::ToolCall { id, .. }) => id,
+                Shown::Card(call) => call.id,
                 _ => panic!("no card"),
             }
         };
-        let (mut one, mut two) = (show(), show());
+        let (mut one, mut two) = (display(&recorded), display(&recorded));
         let (first, second) = (card(&mut one), card(&mut two));
         assert!(one.waits(&first) && !one.waits(&second));
         drop(one);
@@ -441,16 +429,10 @@ mod tests {
 
     #[test]
     fn cards_of_local_changes_do_not_look_like_calls_to_a_permission_gate() {
-        let mut show = ActivityDisplay::new(
-            Recorded::default(),
-            PathBuf::from("/w"),
-            [],
-            local(),
-            &Arc::default(),
-        );
+        let mut show = display(&Recorded::default());
         let call = json!({"name": "shell", "args": {"command": "rm -rf a"}, "result": {}});
         let tools = Surface::Cards(vec!["bash".into(), "cursor".into()]);
-        let Shown::Card(TurnEvent::ToolCall {
+        let Shown::Card(ToolCall {
             name, arguments, ..
         }) = show.completed(&Activity::from_json(&call), &tools)
         else {
@@ -464,13 +446,7 @@ mod tests {
 
     #[test]
     fn activity_without_a_card_tool_is_shown_as_lines() {
-        let mut show = ActivityDisplay::new(
-            Recorded::default(),
-            PathBuf::from("/w"),
-            [],
-            local(),
-            &Arc::default(),
-        );
+        let mut show = display(&Recorded::default());
         let call = json!({"name": "shell", "args": {"command": "ls"}, "result": {"stdout": "a"}});
         let tools = Surface::Cards(vec!["read".into()]);
         let Shown::Lines(lines) = show.completed(&Activity::from_json(&call), &tools) else {
@@ -482,13 +458,7 @@ mod tests {
     #[test]
     fn a_run_ends_with_the_part_of_its_plan_that_was_not_shown() {
         let ends = |answer: &[&str], plan: Option<&str>| {
-            let mut show = ActivityDisplay::new(
-                Recorded::default(),
-                PathBuf::from("/w"),
-                [],
-                local(),
-                &Arc::default(),
-            );
+            let mut show = display(&Recorded::default());
             answer.iter().for_each(|text| show.record_answer(text));
             show.plan = plan.map(str::to_owned);
             show.unshown_plan()

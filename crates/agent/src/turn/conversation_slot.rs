@@ -30,8 +30,6 @@ pub(super) struct Conversation {
     pub(super) answer: Option<String>,
     /// The last pause of the current turn.
     pub(super) pause: Option<PausedTurn>,
-    /// Injected messages that the checkpoint does not include.
-    pub(super) messages: Vec<UserMessage>,
     /// The rest of a complete answer that the host has not received.
     pub(super) unread: Option<String>,
     blobs: BlobPlace,
@@ -76,7 +74,6 @@ impl Conversation {
             sent: None,
             answer: None,
             pause: None,
-            messages: Vec::new(),
             unread: None,
         })
     }
@@ -92,7 +89,6 @@ impl Conversation {
             sent: entry.sent,
             answer: entry.answer,
             pause: entry.pause,
-            messages: entry.messages.into_iter().map(restored).collect(),
             unread: entry.unread,
         })
     }
@@ -122,9 +118,10 @@ impl Conversation {
         }
     }
 
-    /// Writes the conversation to disk, where it survives this process. It is synced in the background,
-    /// because a host waits for this before it is shown a call. Does nothing for one in memory.
-    pub(super) async fn save(&self) -> Result<(), StoreError> {
+    /// Writes the conversation to disk, where it survives this process, with the messages that no
+    /// checkpoint includes. It is synced in the background, because a host waits for this before it is
+    /// shown a call. Does nothing for one in memory.
+    pub(super) async fn save(&self, messages: &[UserMessage]) -> Result<(), StoreError> {
         let BlobPlace::Disk(kept, blob_store) = self.blobs.clone() else {
             return Ok(());
         };
@@ -139,7 +136,7 @@ impl Conversation {
             state: self.state.clone(),
             answer: self.answer.clone(),
             pause: self.pause.clone(),
-            messages: self.messages.iter().map(stored).collect(),
+            messages: messages.iter().map(stored).collect(),
             unread: self.unread.clone(),
             blobs: None,
             blob_bytes: None,
@@ -171,14 +168,14 @@ fn stored(message: &UserMessage) -> StoredMessage {
 }
 
 /// Returns a stored message as a run sends it.
-fn restored(message: StoredMessage) -> UserMessage {
-    let image = |image: StoredImage| Image {
-        mime_type: image.mime_type,
-        data: image.data.unwrap_or_default(),
+fn restored(message: &StoredMessage) -> UserMessage {
+    let image = |image: &StoredImage| Image {
+        mime_type: image.mime_type.clone(),
+        data: image.data.clone().unwrap_or_default(),
     };
     UserMessage {
-        text: message.text,
-        images: message.images.into_iter().map(image).collect(),
+        text: message.text.clone(),
+        images: message.images.iter().map(image).collect(),
         mode: None,
     }
 }
@@ -297,14 +294,13 @@ impl ConversationSlot {
                 });
             }
         };
-        let (conversation, notice) = match found {
+        let (entry, notice) = match found {
             LoadOutcome::Nothing => (None, None),
-            LoadOutcome::Loaded(entry) => (Conversation::restore(*entry, kept.clone()), None),
+            LoadOutcome::Loaded(entry) => (Some(entry), None),
             LoadOutcome::Incomplete(entry) => {
                 tracing::debug!("journal.incomplete");
                 let notice = "stored files of this session are missing or damaged; the conversation is rebuilt from the history";
-                let conversation = Conversation::restore(*entry, kept.clone());
-                (conversation, Some(notice.to_owned()))
+                (Some(entry), Some(notice.to_owned()))
             }
             LoadOutcome::Damaged(damage, aside) => {
                 tracing::debug!(reason = %damage, "journal.set_aside");
@@ -317,12 +313,12 @@ impl ConversationSlot {
         };
         let read_only = || kept.is_read_only().then(|| READ_ONLY.to_owned());
         // This process knows the messages it has accepted itself.
-        let messages = match (check, &conversation) {
-            (BlobCheck::Content, Some(conversation)) => conversation.messages.clone(),
+        let messages = match (check, &entry) {
+            (BlobCheck::Content, Some(entry)) => entry.messages.iter().map(restored).collect(),
             _ => Vec::new(),
         };
         Ok(LoadedConversation {
-            conversation,
+            conversation: entry.and_then(|entry| Conversation::restore(*entry, kept.clone())),
             notice: notice.or_else(read_only),
             kept: Some(kept),
             log_file,
@@ -330,9 +326,14 @@ impl ConversationSlot {
         })
     }
 
-    /// Stores the conversation; returns a notice for the user if that fails.
-    pub(super) async fn put(&mut self, conversation: Conversation) -> Option<String> {
-        match conversation.save().await {
+    /// Stores the conversation, with the messages that the next turn sends; returns a notice for the
+    /// user if that fails.
+    pub(super) async fn put(
+        &mut self,
+        conversation: Conversation,
+        messages: &[UserMessage],
+    ) -> Option<String> {
+        match conversation.save(messages).await {
             Ok(()) => {
                 if conversation.blobs.is_lost_with_us() {
                     self.unsaved = Some(conversation);

@@ -8,7 +8,6 @@ mod repeated_request;
 mod resume;
 mod wait_display;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
@@ -16,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub(super) use self::answer_rounds::AnswerRounds;
-pub(super) use self::host_calls::PendingBatch;
+use self::host_calls::PendingBatch;
 pub(super) use self::injection::user_texts;
 use self::repeated_request::ParkedAnswer;
 use self::wait_display::{WaitDisplay, send_wait};
@@ -25,14 +24,16 @@ use super::channels::OpenTurn;
 use super::conversation_slot::Conversation;
 use super::request::TurnEvent;
 use super::turn_progress::{TurnProgress, send_event};
-use crate::conversation::fingerprint::{Continuity, Fingerprint};
+use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::store::StoreError;
 use crate::conversation::tool_results::pending_results;
 use crate::effect_log::{EffectDigest, EffectLog};
 use crate::inbox::{Inbox, InjectionStep, Source};
-use crate::message::Message;
-use crate::run::queue::Weighed as _;
-use crate::run::{Checkpoint, Command, Ended, Handle, Outcome, RunEvent};
+use crate::message::{Message, ToolCall};
+use crate::run::queue::QueueBounds;
+use crate::run::{
+    Checkpoint, Command, Ended, Handle, Outcome, PendingEvents, RetriesUsed, RunEvent,
+};
 use agent_tools::bridge::external_calls::ExternalCallReceiver;
 use agent_tools::bridge::{Bridge, HostCall};
 use agent_tools::permission::TurnTools;
@@ -42,8 +43,10 @@ use cursor_proto::state::{ContextUsage, occupancy};
 
 /// How many events, and how many bytes of them, may queue while the host works; then the run stops
 /// reading.
-const MAX_WAITING: usize = 4096;
-const MAX_WAITING_BYTES: usize = 4 * 1024 * 1024;
+const WAITING: QueueBounds = QueueBounds {
+    items: 4096,
+    bytes: 4 * 1024 * 1024,
+};
 
 /// A run and its open calls, events and messages.
 pub(super) struct LiveRun {
@@ -67,14 +70,12 @@ pub(super) struct LiveRun {
     /// Calls that were offered to the host and have no result, oldest first. They stay here while
     /// the run is being cancelled: dropping one is an answer, which would be recorded as its result.
     open: Vec<HostCall>,
-    /// Events for these calls that were not sent to the host yet.
-    offering: Vec<TurnEvent>,
+    /// Those of them that were not sent to the host yet, or cards.
+    offering: Vec<ToolCall>,
     /// What the host was sent before the run was parked.
     parked: ParkedAnswer,
     /// Events that arrived while the host was away.
-    waiting: VecDeque<RunEvent>,
-    /// Bytes of the events that were queued since the host went away.
-    waiting_bytes: usize,
+    waiting: PendingEvents,
     /// User messages for the run.
     pub(super) inbox: Inbox,
     /// How full the context is, from the newest checkpoint.
@@ -97,7 +98,7 @@ pub(super) enum Pause {
     /// The host has calls to execute.
     ToolUse,
     /// The run is over.
-    Over(Option<Box<Ended>>),
+    Over(Box<Ended>),
 }
 
 impl LiveRun {
@@ -126,8 +127,7 @@ impl LiveRun {
             open: Vec::new(),
             offering: Vec::new(),
             parked: ParkedAnswer::default(),
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
+            waiting: PendingEvents::new(WAITING),
             inbox: Inbox::default(),
             occupancy: None,
             show,
@@ -152,28 +152,28 @@ impl LiveRun {
             return true;
         }
         let now = Fingerprint::of(system, messages);
-        matches!(
-            now.continuity(Some(self.answer.history()), messages),
-            Continuity::Continues(_)
-        )
+        let continuity = now.continuity(Some(self.answer.history()), messages);
+        continuity.is_ok()
+    }
+
+    /// Returns the end of the run, if it ended while the host was away.
+    fn ended(&self) -> Option<&Ended> {
+        self.waiting.iter().rev().find_map(|event| match event {
+            RunEvent::Ended(ended) => Some(ended),
+            _ => None,
+        })
     }
 
     /// Returns how the run ended while the host was away, if it failed.
     pub(super) fn lost(&self) -> Option<&Outcome> {
-        match self.waiting.back() {
-            Some(RunEvent::Ended(Ended { outcome, .. })) => {
-                Some(outcome).filter(|outcome| matches!(outcome, Outcome::Failed(_)))
-            }
-            _ => None,
-        }
+        let outcome = &self.ended()?.outcome;
+        Some(outcome).filter(|outcome| matches!(outcome, Outcome::Failed(_)))
     }
 
     /// Returns the effects of a run that ended while the host was away.
     pub(super) fn effects(&self) -> EffectLog {
-        match self.waiting.back() {
-            Some(RunEvent::Ended(ended)) => ended.effects.clone(),
-            _ => EffectLog::default(),
-        }
+        let ended = self.ended();
+        ended.map_or_else(EffectLog::default, |ended| ended.effects.clone())
     }
 
     /// Handles a run that broke while the host was away. Its checkpoint stays valid unless the
@@ -185,15 +185,9 @@ impl LiveRun {
         }
     }
 
-    /// Returns whether the run's end is queued.
-    fn is_over(&self) -> bool {
-        let end = |event: &RunEvent| matches!(event, RunEvent::Ended(_));
-        self.waiting.iter().any(end)
-    }
-
     /// Cancels the run because the user stopped it; its last checkpoint may still arrive.
     pub(super) async fn cancel(&mut self) {
-        self.bridge.cancelled(calls(&self.waiting));
+        self.bridge.cancelled(self.waiting_calls());
         let _ = self.handle.commands.send(Command::Cancel).await;
         self.call_receiver.close();
     }
@@ -206,15 +200,14 @@ impl LiveRun {
     }
 
     async fn send_leave(&mut self) {
-        self.bridge.cancelled(calls(&self.waiting));
+        self.bridge.cancelled(self.waiting_calls());
         let _ = self.handle.commands.send(Command::Leave).await;
     }
 
     /// Returns the rest of the answer if the run has finished while the host displayed cards.
     pub(super) fn unread(&mut self) -> Option<String> {
-        let finished = matches!(self.waiting.back(), Some(RunEvent::Ended(ended)) if ended.outcome == Outcome::Finished);
-        let calls = |event: &RunEvent| matches!(event, RunEvent::HostCall(_));
-        if !finished || !self.open.is_empty() || self.waiting.iter().any(calls) {
+        let is_finished = (self.ended()).is_some_and(|ended| ended.outcome == Outcome::Finished);
+        if !is_finished || !self.open.is_empty() || self.waiting_calls() > 0 {
             return None;
         }
         let rest = self.waiting_text();
@@ -224,6 +217,12 @@ impl LiveRun {
             answer.push_str(&plan);
         }
         Some(rest + &plan)
+    }
+
+    /// Returns how many queued events are calls of the host.
+    fn waiting_calls(&self) -> usize {
+        let is_call = |event: &&RunEvent| matches!(event, RunEvent::HostCall(_));
+        self.waiting.iter().filter(is_call).count()
     }
 
     /// Returns the text that arrived while the host was away.
@@ -249,7 +248,7 @@ impl LiveRun {
     /// waiting for it. A checkpoint that includes text the host was not shown is ignored, because
     /// the next turn would continue after that text. Once `wanted` resolves,
     /// the time for that is cut short.
-    pub(super) async fn drain(&mut self, wanted: impl Future<Output = ()>) -> Option<Ended> {
+    pub(super) async fn drain(&mut self, wanted: impl Future<Output = ()>) -> Ended {
         let mut is_shown = true;
         let mut wanted = std::pin::pin!(wanted.fuse());
         loop {
@@ -261,37 +260,35 @@ impl LiveRun {
                 }
             };
             match event {
-                Some(RunEvent::Text(_)) => is_shown = false,
-                Some(RunEvent::Checkpoint(saved)) if is_shown => {
-                    self.checkpoint(saved);
-                }
-                Some(RunEvent::Ended(ended)) => return Some(ended),
-                Some(_) => {}
-                None => return None,
+                RunEvent::Text(_) => is_shown = false,
+                RunEvent::Checkpoint(saved) if is_shown => self.checkpoint(saved),
+                RunEvent::HostCall(call) => self.open.push(*call),
+                RunEvent::Ended(ended) => return ended,
+                _ => {}
             }
         }
     }
 
-    async fn next(&mut self) -> Option<RunEvent> {
-        if let Some(event) = self.waiting.pop_front() {
-            self.waiting_bytes = self.waiting_bytes.saturating_sub(event.bytes());
-            return Some(event);
+    async fn next(&mut self) -> RunEvent {
+        if let Some(event) = self.waiting.pop() {
+            return event;
         }
         tokio::select! {
             event = self.handle.events.recv() => {
-                self.record(event.as_ref());
+                let event = event.unwrap_or_else(|| RunEvent::Ended(Ended::lost(RetriesUsed::default())));
+                self.record(&event);
                 event
             }
-            call = self.call_receiver.next() => Some(RunEvent::HostCall(Box::new(call))),
+            call = self.call_receiver.next() => RunEvent::HostCall(Box::new(call)),
         }
     }
 
     /// Records an event of the run.
-    fn record(&mut self, event: Option<&RunEvent>) {
+    fn record(&mut self, event: &RunEvent) {
         match event {
-            Some(RunEvent::Text(text)) => self.answer.push(text),
-            Some(RunEvent::HostCall(_) | RunEvent::ToolCompleted(_)) => self.is_in_batch = true,
-            Some(RunEvent::BatchEnd) => self.is_in_batch = false,
+            RunEvent::Text(text) => self.answer.push(text),
+            RunEvent::HostCall(_) | RunEvent::ToolCompleted(_) => self.is_in_batch = true,
+            RunEvent::BatchEnd => self.is_in_batch = false,
             _ => {}
         }
     }
@@ -299,12 +296,12 @@ impl LiveRun {
     /// Reads one event while the host is away and returns whether the conversation changed; pends
     /// while the queue is full.
     pub(super) async fn idle(&mut self) -> bool {
-        if self.waiting.len() >= MAX_WAITING || self.waiting_bytes >= MAX_WAITING_BYTES {
+        if self.waiting.is_full() {
             return std::future::pending().await;
         }
         let event = tokio::select! {
             Some(event) = self.handle.events.recv() => {
-                self.record(Some(&event));
+                self.record(&event);
                 event
             }
             call = self.call_receiver.next() => {
@@ -333,8 +330,7 @@ impl LiveRun {
                     let key = self.key.as_str();
                     tracing::debug!(event, bridgeKeyPrefix = key, class = failure.class());
                 }
-                self.waiting_bytes += event.bytes();
-                self.waiting.push_back(event);
+                self.waiting.push(event);
                 false
             }
         }
@@ -345,8 +341,8 @@ impl LiveRun {
     pub(super) async fn save(&mut self) -> Result<(), StoreError> {
         if !self.is_saved {
             let covered = self.conversation.sent.as_ref().map_or(0, Fingerprint::len);
-            self.conversation.messages = self.inbox.unsaved(covered);
-            self.conversation.save().await?;
+            let messages = self.inbox.unsaved(covered);
+            self.conversation.save(&messages).await?;
             self.is_saved = true;
         }
         Ok(())
@@ -363,7 +359,6 @@ impl LiveRun {
         &mut self,
         request: &mut OpenTurn,
         progress: &mut TurnProgress,
-        offered: &mut PendingBatch,
     ) -> Pause {
         if let Some(text) = self.parked.repeated.take() {
             if !text.is_empty() {
@@ -371,14 +366,14 @@ impl LiveRun {
             }
             return Pause::ToolUse;
         }
-        while *offered == PendingBatch::Nothing && !self.later.is_empty() {
+        while self.batch() == PendingBatch::Nothing && !self.later.is_empty() {
             send_event(self.later.remove(0), request, progress).await;
         }
         let line = self.wait_display.begin();
         send_wait(line, request);
         loop {
             let deadline = self.inbox.deadline();
-            let mut event = tokio::select! {
+            let event = tokio::select! {
                 // Read what the server has sent before the deadline counts.
                 biased;
                 Some(message) = request.next_message() => {
@@ -386,7 +381,7 @@ impl LiveRun {
                     continue;
                 }
                 event = self.next() => event,
-                () = std::future::ready(()), if *offered != PendingBatch::Nothing && !self.is_in_batch => {
+                () = std::future::ready(()), if self.batch() != PendingBatch::Nothing && !self.is_in_batch => {
                     return Pause::ToolUse;
                 }
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
@@ -395,14 +390,12 @@ impl LiveRun {
                         // The process was suspended: read what the server sent meanwhile first.
                         self.inbox.rearm(now);
                     } else {
-                        self.release(offered).await;
+                        self.release().await;
                     }
                     continue;
                 }
             };
-            if *offered == PendingBatch::Cards
-                && let Some(event) = event.take_if(|event| ends_cards(event))
-            {
+            if self.batch() == PendingBatch::Cards && ends_cards(&event) {
                 let over = |event: &RunEvent| matches!(event, RunEvent::Ended(end) if end.outcome == Outcome::Finished);
                 if over(&event) && self.later.is_empty() && self.inbox.is_delivered() {
                     self.show.close_cards();
@@ -411,70 +404,64 @@ impl LiveRun {
                 return Pause::ToolUse;
             }
             // Text that follows a call is shown after the call.
-            if *offered == PendingBatch::Calls
-                && let Some(event) = event.take_if(|event| is_speech(event))
-            {
+            if self.batch() == PendingBatch::Calls && is_speech(&event) {
                 self.waiting.push_front(event);
                 return Pause::ToolUse;
             }
-            let line = event
-                .as_ref()
-                .and_then(|event| self.wait_display.update(event));
-            if let Some(line) = line {
+            if let Some(line) = self.wait_display.update(&event) {
                 send_wait(line, request);
             }
             let shown = match event {
-                Some(RunEvent::Text(text)) => {
+                RunEvent::Text(text) => {
                     self.show.record_answer(&text);
                     TurnEvent::Text(text)
                 }
-                Some(RunEvent::Thinking(text)) => TurnEvent::Thinking(text),
-                Some(RunEvent::ThinkingDone) => TurnEvent::ThinkingDone,
-                Some(RunEvent::Retrying(attempt)) => {
+                RunEvent::Thinking(text) => TurnEvent::Thinking(text),
+                RunEvent::ThinkingDone => TurnEvent::ThinkingDone,
+                RunEvent::Retrying(attempt) => {
                     self.reinject().await;
                     TurnEvent::retrying(&attempt.failure)
                 }
-                Some(RunEvent::Checkpoint(saved)) => {
+                RunEvent::Checkpoint(saved) => {
                     progress.since_checkpoint.clone_from(&saved.unacknowledged);
                     self.checkpoint(saved);
                     self.count(progress);
                     continue;
                 }
-                Some(RunEvent::HostCall(call)) => {
-                    self.offer(*call, request, offered).await;
+                RunEvent::HostCall(call) => {
+                    self.offer(*call, request).await;
                     continue;
                 }
                 // More of the batch may have arrived since.
-                Some(RunEvent::BatchEnd) => continue,
-                Some(RunEvent::Injection(report)) => {
+                RunEvent::BatchEnd => continue,
+                RunEvent::Injection(report) => {
                     if self.inbox.report(&report) == InjectionStep::Release {
-                        self.release(offered).await;
+                        self.release().await;
                     }
                     continue;
                 }
                 // Calls of another agent outlive Cursor's answer: the host executes them first.
-                Some(RunEvent::Ended(ended)) if self.leaves_calls(&ended, *offered) => {
+                RunEvent::Ended(ended) if self.leaves_calls(&ended) => {
                     self.waiting.push_front(RunEvent::Ended(ended));
                     return Pause::ToolUse;
                 }
-                Some(RunEvent::Ended(ended)) => {
+                RunEvent::Ended(ended) => {
                     progress.was_sent |= ended.was_accepted;
-                    if ended.outcome == Outcome::Finished
-                        && let Some(rest) = self.show.unshown_plan()
-                    {
-                        // The checkpoint includes the plan, but not as text.
-                        if let Some(answer) = &mut self.conversation.answer {
-                            answer.push_str(&rest);
-                        }
-                        send_event(TurnEvent::Text(rest), request, progress).await;
+                    let is_finished = ended.outcome == Outcome::Finished;
+                    let Some(rest) = is_finished.then(|| self.show.unshown_plan()).flatten() else {
+                        return Pause::Over(Box::new(ended));
+                    };
+                    // The checkpoint includes the plan, but not as text.
+                    if let Some(answer) = &mut self.conversation.answer {
+                        answer.push_str(&rest);
                     }
-                    return Pause::Over(Some(Box::new(ended)));
+                    self.waiting.push_front(RunEvent::Ended(ended));
+                    TurnEvent::Text(rest)
                 }
-                Some(event) => match self.activity(event, request, progress, offered).await {
+                event => match self.activity(event, request, progress).await {
                     Some(pause) => return pause,
                     None => continue,
                 },
-                None => return Pause::Over(None),
             };
             send_event(shown, request, progress).await;
         }
@@ -505,44 +492,37 @@ impl LiveRun {
 
     /// Keeps the checkpoint only if it is valid for everything that was sent; otherwise the next
     /// turn sends the history again.
-    pub(super) fn check_checkpoint(&mut self, outcome: Option<&Outcome>) {
+    pub(super) fn check_checkpoint(&mut self, outcome: &Outcome) {
         let current = self.conversation.sent.as_ref() == Some(self.answer.history());
         // Undelivered messages are sent to the checkpoint that precedes them.
         let undelivered = self.before_message.is_some()
             && self.conversation.sent == self.before_message
             && !self.inbox.is_delivered();
         let sound = match outcome {
-            Some(Outcome::Finished) => {
+            Outcome::Finished => {
                 current
                     || undelivered
                     || self.answer.lacks_only_text(self.conversation.sent.as_ref())
             }
             // An older checkpoint is sent everything since.
-            Some(Outcome::Cancelled) => true,
-            Some(Outcome::Failed(failure)) => match failure.retry() {
+            Outcome::Cancelled => true,
+            Outcome::Failed(failure) => match failure.retry() {
                 Retry::Transport => true,
                 // The checkpoint the run started with may be what makes the server fail.
                 Retry::Server | Retry::Idle => self.conversation.state != self.initial_state,
                 Retry::Never => !failure.doubts_state(),
             },
-            None => false,
         };
         if !sound {
             self.conversation.sent = None;
         }
-        if let Some(Outcome::Finished) = outcome {
+        if *outcome == Outcome::Finished {
             self.conversation.pause = None;
             if self.inbox.is_delivered() {
                 self.inbox.finish();
             }
         }
     }
-}
-
-/// Returns how many queued events are host calls.
-fn calls(waiting: &VecDeque<RunEvent>) -> usize {
-    let queued = |event: &&RunEvent| matches!(event, RunEvent::HostCall(_));
-    waiting.iter().filter(queued).count()
 }
 
 /// Returns whether an event is a call whose caller no longer waits.
@@ -557,3 +537,5 @@ fn is_speech(event: &RunEvent) -> bool {
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod tests;

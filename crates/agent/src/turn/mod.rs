@@ -21,11 +21,11 @@ mod turn_progress;
 pub mod usage;
 
 pub(crate) use activity_display::Recorded;
-pub use activity_display::{Follows, Record, Surface, is_card};
+pub use activity_display::{Record, Surface, is_card};
 pub use channels::{HostRequest, MessageSender, TurnChannels, TurnHandle, turn_channels};
 pub use error_text::{ContinuationLost, LOST, UserCommands, too_long, with_next_step, wording};
 pub use failure_cause::Cause;
-pub use policy::{Bridging, LONGEST_PARK, Policy, Questions};
+pub use policy::{LONGEST_PARK, Policy};
 pub use request::{Frontend, HostToolMode, Keep, Stop, TurnEvent, TurnRequest, TurnResult};
 pub use session::{Session, SessionEnd};
 pub use start_run::user_message;

@@ -17,9 +17,10 @@ use agent_tools::tool_cards;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// Whether the host's tools are offered.
-    pub bridge: Bridging,
-    /// Whether the model may ask the user questions.
-    pub questions: Questions,
+    pub offers_tools: bool,
+    /// Whether the model may ask the user questions, through a tool of the host. If not, it gets the
+    /// answer that no user is available.
+    pub asks_questions: bool,
     /// Whether host tools that duplicate native ones are offered.
     pub overlapping: BuiltinTools,
     /// Who executes Cursor's own tools.
@@ -44,29 +45,11 @@ pub struct Policy {
     pub shell: Option<PathBuf>,
 }
 
-/// Whether the host's tools are offered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bridging {
-    /// Offered.
-    On,
-    /// Not offered.
-    Off,
-}
-
-/// Whether the model may ask the user questions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Questions {
-    /// Through a tool of the host.
-    Asked,
-    /// Never: the model gets the answer that no user is available.
-    Never,
-}
-
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            bridge: Bridging::On,
-            questions: Questions::Asked,
+            offers_tools: true,
+            asks_questions: true,
             overlapping: BuiltinTools::Hidden,
             native: ToolPolicy::default(),
             cursor: SourceFilter::default(),
@@ -86,7 +69,7 @@ impl Policy {
     /// Returns the policy of a turn without tools: nothing is executed.
     pub fn words_only(self) -> Self {
         Self {
-            bridge: Bridging::Off,
+            offers_tools: false,
             native: ToolPolicy {
                 mode: Some(ExecutedBy::Off),
                 overrides: BTreeMap::new(),
@@ -102,7 +85,7 @@ impl Policy {
     pub fn hands_off(self) -> Self {
         Self {
             native: self.native.without_local(),
-            bridge: Bridging::On,
+            offers_tools: true,
             overlapping: BuiltinTools::Offered,
             cursor: SourceFilter::nothing(),
             ..self
@@ -112,7 +95,7 @@ impl Policy {
     /// Returns the host tools that are offered to a run, without those that only show recorded
     /// results.
     pub fn offered(&self, tools: &[HostTool], surface: &Surface) -> OfferedTools {
-        if self.bridge == Bridging::Off {
+        if !self.offers_tools {
             return OfferedTools::default();
         }
         let cards: &[String] = match surface {
@@ -124,8 +107,7 @@ impl Policy {
             overlapping: self.overlapping,
             replay: cards.iter().filter(only_shown).cloned().collect(),
         };
-        let wanted =
-            |tool: &&HostTool| self.questions == Questions::Asked || tool.name != question::TOOL;
+        let wanted = |tool: &&HostTool| self.asks_questions || tool.name != question::TOOL;
         OfferedTools::of(tools.iter().filter(wanted), &filter)
     }
 }

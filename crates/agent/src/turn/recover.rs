@@ -177,12 +177,14 @@ pub(super) fn within_turn(ended: &Ended, progress: &TurnProgress) -> Option<Loss
     let loss = match failure.retry() {
         Retry::Idle => LossKind::Silent,
         // The run has used its retries, unless open host calls prevented them.
-        Retry::Transport | Retry::Server if ended.left == run::VisibleProgress::Called => {
+        Retry::Transport | Retry::Server
+            if ended.visible_progress == run::VisibleProgress::Called =>
+        {
             LossKind::Gone
         }
         _ => return None,
     };
-    if progress.recoveries > 0 || ended.left == run::VisibleProgress::Executed {
+    if progress.recoveries > 0 || ended.visible_progress == run::VisibleProgress::Executed {
         return None;
     }
     Some(loss)

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::Value as Json;
 use tokio::time::Instant;
 
 use super::activity_display::Surface;
@@ -13,6 +12,7 @@ use super::policy::Policy;
 use super::usage::{Limits, RequestTokens, Tokens};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::transcript::Transcript;
+use crate::message::ToolCall;
 use crate::run::queue::Weighed;
 use crate::run::{Backend, Mode, Model};
 use agent_tools::cursor_config::ConfigCache;
@@ -114,14 +114,7 @@ pub enum TurnEvent {
     /// The current thinking block is complete.
     ThinkingDone,
     /// The model calls a tool of the host.
-    ToolCall {
-        /// Its id.
-        id: String,
-        /// The host's name of the tool.
-        name: String,
-        /// Its arguments.
-        arguments: Json,
-    },
+    ToolCall(ToolCall),
     /// Something that the host answers during the turn.
     Request(HostRequest),
     /// The connection failed and is retried.
@@ -155,11 +148,9 @@ impl Weighed for TurnEvent {
             | Self::Notice(text) => text.len(),
             Self::ThinkingDone => 0,
             Self::Request(request) => request.bytes(),
-            Self::ToolCall {
-                id,
-                name,
-                arguments,
-            } => id.len() + name.len() + arguments.to_string().len(),
+            Self::ToolCall(call) => {
+                call.id.len() + call.name.len() + call.arguments.to_string().len()
+            }
         };
         BASE + content
     }

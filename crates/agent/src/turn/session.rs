@@ -18,9 +18,10 @@ use super::activity_display::{ActivityDisplay, Record, Recorded};
 use super::channels::{OpenTurn, ReplyOnce, TurnChannels};
 use super::conversation_slot::{Conversation, ConversationSlot};
 use super::failure_cause::Cause;
-use super::live_run::{LiveRun, Pause, PendingBatch};
+use super::live_run::{LiveRun, Pause};
 use super::recover;
 use super::request::{Keep, Stop, TurnEvent, TurnResult};
+use super::start_run::SessionResources;
 use super::turn_progress::TurnProgress;
 use super::usage::{self, SessionUsage};
 use crate::conversation::lost_turn::TurnStart;
@@ -30,7 +31,6 @@ use crate::inbox::{Inbox, Source};
 use crate::run::{Ended, Outcome};
 use agent_tools::bridge::external_calls::ExternalCallSender;
 use agent_tools::cursor_config::CursorConfig;
-use agent_tools::host_delegate::ReadCache;
 use agent_tools::permission::GrantedTools;
 use agent_tools::shell::ShellSession;
 use agent_tools::shell::reaper::ChildReaper;
@@ -118,7 +118,6 @@ impl Session {
         let task = SessionTask {
             requested,
             started: 0,
-            external_calls: call_sender,
             slot,
             settings: None,
             shown_notices: BTreeSet::new(),
@@ -127,11 +126,14 @@ impl Session {
             live: None,
             effects: PromptEffects::default(),
             cards: None,
-            recorded: recorded.clone(),
             usage: usage_sender,
-            shell_session: Arc::new(ShellSession::new(reaper)),
-            read_cache: Arc::default(),
-            granted: GrantedTools::default(),
+            resources: SessionResources {
+                recorded: recorded.clone(),
+                shell_session: Arc::new(ShellSession::new(reaper)),
+                read_cache: Arc::default(),
+                granted: GrantedTools::default(),
+                external_calls: call_sender,
+            },
             inbox: Inbox::default(),
         };
         let session = Self {
@@ -215,8 +217,6 @@ struct SessionTask {
     /// How many turns were requested, and how many of them started.
     requested: watch::Receiver<u64>,
     started: u64,
-    /// Publishes the sender of external calls of the live run.
-    external_calls: watch::Sender<Weak<ExternalCallSender>>,
     /// The settings that the turn has read for its first run.
     settings: Option<Arc<CursorConfig>>,
     /// Notices the user was shown, so that each is shown once.
@@ -230,16 +230,9 @@ struct SessionTask {
     effects: PromptEffects,
     /// Cards whose run was released while the host displayed them.
     cards: Option<ActivityDisplay>,
-    /// Recorded results of the cards the host was sent.
-    recorded: Recorded,
     /// Cursor's counters of the session.
     usage: watch::Sender<SessionUsage>,
-    /// Commands that outlive a run; they end with the session.
-    shell_session: Arc<ShellSession>,
-    /// File contents that host tools have shown.
-    read_cache: Arc<ReadCache>,
-    /// Native tools the host has allowed for the rest of the session.
-    granted: GrantedTools,
+    resources: SessionResources,
     /// Messages that were accepted from the host and not delivered to any run.
     inbox: Inbox,
 }
@@ -314,7 +307,7 @@ impl SessionTask {
         if let Some((mut live, _)) = self.live.take() {
             live.leave().await;
             let ended = live.drain(std::future::ready(())).await;
-            effects = ended.map(|ended| ended.effects);
+            effects = Some(ended.effects);
             self.inbox.keep_saved(&mut live.inbox);
             self.inbox.add(live.inbox.separate());
             self.cards = Some(live.into_parts().1);
@@ -330,14 +323,12 @@ impl SessionTask {
             let (unread, pause) = (live.unread(), live.conversation.pause.clone());
             live.leave().await;
             let ended = live.drain(self.next_turn()).await;
-            live.check_checkpoint(ended.as_ref().map(|ended| &ended.outcome));
+            live.check_checkpoint(&ended.outcome);
             if unread.is_some() {
                 (live.conversation.unread, live.conversation.pause) = (unread, pause);
             }
             self.keep_messages(&mut live);
-            if let Some(ended) = ended {
-                self.effects.keep(live.history(), ended.effects);
-            }
+            self.effects.keep(live.history(), ended.effects);
             let (notice, cards) = self.save_conversation(live).await;
             self.cards = Some(cards);
             if let Some(notice) = notice {
@@ -368,10 +359,9 @@ impl SessionTask {
             }
         };
         loop {
-            let mut offered = PendingBatch::Nothing;
             let cancel = request.cancel_token().clone();
             let pause = tokio::select! {
-                pause = live.drive(&mut request, &mut progress, &mut offered) => pause,
+                pause = live.drive(&mut request, &mut progress) => pause,
                 () = cancel.cancelled() => {
                     return self.abort(live, request, progress, answer).await;
                 }
@@ -383,7 +373,10 @@ impl SessionTask {
                     live.pause(place, self.slot.key(), recover::now());
                     match live.save().await {
                         Ok(()) => self.effects.saved(&live.take_saved()),
-                        Err(error) => self.note(&request, error).await,
+                        Err(error) => {
+                            let notice = format!("this turn could not be saved: {error}");
+                            self.notice(&request, Some(notice)).await;
+                        }
                     }
                     live.present(&request, &mut progress).await;
                     tracing::debug!("turn.parked");
@@ -391,33 +384,30 @@ impl SessionTask {
                     self.live = Some((live, Instant::now() + request.policy.park));
                     return result;
                 }
-                Pause::Over(ended) => ended.map(|ended| *ended),
+                Pause::Over(ended) => *ended,
             };
-            self.count_run(ended.as_ref(), &mut progress);
+            self.count_run(&ended, &mut progress);
             self.inbox.keep_saved(&mut live.inbox);
             if let Some(again) = self
-                .recover_run(&live, ended.as_ref(), &request, &mut progress)
+                .recover_run(&live, &ended, &request, &mut progress)
                 .await
             {
                 let unsaved = live.take_unsaved();
                 live = again;
-                for words in self.inbox.take_except(0).into_iter().chain(unsaved) {
-                    live.inject(words, Source::Separate).await;
+                for message in self.inbox.take_except(0).into_iter().chain(unsaved) {
+                    live.inject(message, Source::Separate).await;
                 }
                 continue;
             }
             live.inject_queued(&mut request).await;
-            let outcome = ended.as_ref().map(|ended| &ended.outcome);
-            live.check_checkpoint(outcome);
-            let over = matches!(outcome, Some(Outcome::Finished | Outcome::Cancelled));
+            live.check_checkpoint(&ended.outcome);
+            let over = matches!(ended.outcome, Outcome::Finished | Outcome::Cancelled);
             if over && !live.inbox.is_delivered() {
-                let words = live.inbox.take();
-                if let Some(ended) = ended {
-                    let effects = ended.effects.for_next_run(Start::State, true);
-                    self.effects.keep(live.history(), effects);
-                }
+                let undelivered = live.inbox.take();
+                let effects = ended.effects.for_next_run(Start::State, true);
+                self.effects.keep(live.history(), effects);
                 live = match self
-                    .send_separately(live.conversation, words, &request, &mut progress)
+                    .send_separately(live.conversation, undelivered, &request, &mut progress)
                     .await
                 {
                     Ok(live) => live,
@@ -426,20 +416,13 @@ impl SessionTask {
                 continue;
             }
             self.inbox.add(live.take_unsaved());
-            let cause = match outcome {
-                Some(Outcome::Finished | Outcome::Cancelled) => None,
-                Some(Outcome::Failed(failure)) => Some(Cause::of(failure)),
-                None => Some(Cause::Internal),
-            };
-            let stop = match outcome {
-                Some(Outcome::Finished) => Stop::Finished,
-                Some(Outcome::Cancelled) => Stop::Aborted,
-                Some(Outcome::Failed(failure)) => {
-                    let ended = ended.as_ref();
-                    let text = ended.map(|ended| self.fail(&request, &live, ended, failure));
-                    Stop::Failed(text.unwrap_or_default())
+            let (stop, cause) = match &ended.outcome {
+                Outcome::Finished => (Stop::Finished, None),
+                Outcome::Cancelled => (Stop::Aborted, None),
+                Outcome::Failed(failure) => {
+                    let text = self.fail(&request, &live, &ended, failure);
+                    (Stop::Failed(text), Some(Cause::of(failure)))
                 }
-                None => Stop::Failed("the run failed inside cursor-sidecar".into()),
             };
             let (notice, _) = self.save_conversation(live).await;
             self.notice(&request, notice).await;
@@ -458,13 +441,15 @@ impl SessionTask {
         self.inbox.add(live.take_unsaved());
     }
 
-    /// Adds Cursor's counters of a run to those of the turn and the session.
-    fn count_run(&self, ended: Option<&Ended>, progress: &mut TurnProgress) {
-        let Some(counters) = ended.and_then(|ended| ended.usage) else {
+    /// Adds Cursor's counters of a run to those of the turn and the session. A run that replaces it
+    /// has the retries that it left.
+    fn count_run(&self, ended: &Ended, progress: &mut TurnProgress) {
+        (progress.spent, progress.delay) = (ended.spent, ended.delay);
+        let Some(counters) = ended.usage else {
             // A lost run has no counters that include what its turns returned.
             return;
         };
-        progress.report(Some(counters));
+        progress.report(counters);
         self.usage.send_modify(|usage| usage.add(counters));
         let SessionUsage { runs, counters, .. } = *self.usage.borrow();
         tracing::debug!(
@@ -512,9 +497,8 @@ impl SessionTask {
         tracing::debug!(bridgeKeyPrefix = key, "native.stream.abort");
         live.cancel().await;
         let ended = live.drain(self.next_turn()).await;
-        live.check_checkpoint(ended.as_ref().map(|ended| &ended.outcome));
-        let effects = ended.map(|ended| ended.effects);
-        self.effects.stopped(history, effects);
+        live.check_checkpoint(&ended.outcome);
+        self.effects.stopped(history, ended.effects);
         // These messages were reported as accepted.
         self.keep_messages(&mut live);
         self.inbox.add(last);
@@ -526,9 +510,8 @@ impl SessionTask {
 
     /// Stores a conversation with the messages that the next turn sends; returns a notice for the
     /// user if that fails.
-    async fn put(&mut self, mut conversation: Conversation) -> Option<String> {
-        conversation.messages = self.inbox.separate();
-        self.slot.put(conversation).await
+    async fn put(&mut self, conversation: Conversation) -> Option<String> {
+        self.slot.put(conversation, &self.inbox.separate()).await
     }
 
     /// Resolves when another turn waits for this one to end.
@@ -550,11 +533,6 @@ impl SessionTask {
             tracing::warn!("{notice}");
             request.send(TurnEvent::Notice(notice)).await;
         }
-    }
-
-    async fn note(&self, request: &OpenTurn, error: impl std::fmt::Display) {
-        let notice = format!("this turn could not be saved: {error}");
-        self.notice(request, Some(notice)).await;
     }
 
     /// Saves the conversation of a run that has ended. Returns a notice for the user if that fails,

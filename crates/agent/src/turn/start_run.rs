@@ -11,7 +11,6 @@ use super::channels::OpenTurn;
 use super::conversation_slot::Conversation;
 use super::intent_logging::IntentLogger;
 use super::live_run::{AnswerRounds, LiveRun};
-use super::policy::Bridging;
 use super::recover;
 use super::request::{HostToolMode, TurnRequest};
 use super::usage;
@@ -35,36 +34,32 @@ use agent_tools::request_context::{Instruction, RunContext};
 use agent_tools::shell::ShellSession;
 
 /// What all runs of a session share.
-pub(super) struct SessionResources<'a> {
+pub(super) struct SessionResources {
     /// Recorded results of the cards the host was sent.
-    pub(super) recorded: &'a Recorded,
-    /// Commands that outlive a run.
-    pub(super) shell_session: &'a Arc<ShellSession>,
+    pub(super) recorded: Recorded,
+    /// Commands that outlive a run; they end with the session.
+    pub(super) shell_session: Arc<ShellSession>,
     /// File contents that host tools have shown.
-    pub(super) read_cache: &'a Arc<ReadCache>,
-    /// Native tools the host has allowed for this session.
-    pub(super) granted: &'a GrantedTools,
-    /// The user's Cursor settings.
-    pub(super) settings: Arc<CursorConfig>,
-    /// The file of the effect log.
-    pub(super) log_file: Option<Arc<EffectLogFile>>,
-    /// Publishes the sender of external calls of each run.
-    pub(super) external_calls: &'a watch::Sender<Weak<ExternalCallSender>>,
+    pub(super) read_cache: Arc<ReadCache>,
+    /// Native tools the host has allowed for the rest of the session.
+    pub(super) granted: GrantedTools,
+    /// Publishes the sender of external calls of the live run.
+    pub(super) external_calls: watch::Sender<Weak<ExternalCallSender>>,
 }
 
 /// What happened earlier in the turn a run is started for.
-#[derive(Debug, Default)]
 pub(super) struct CarriedOver {
     /// Retries used so far.
     pub(super) spent: RetriesUsed,
     /// How long to wait before the first attempt.
-    pub(super) rest: Duration,
+    pub(super) delay: Duration,
     /// Answer text that was sent to the host since the checkpoint the run starts from.
     pub(super) shown: String,
     /// All answer text that was sent to the host in this turn.
     pub(super) answer: String,
-    /// Effects of earlier runs.
+    /// Effects of earlier runs, and the file in which they are recorded.
     pub(super) effects: EffectLog,
+    pub(super) log_file: Option<Arc<EffectLogFile>>,
 }
 
 /// Starts a run with `action`.
@@ -74,13 +69,14 @@ pub(super) fn launch(
     request: &OpenTurn,
     snapshot: OfferedTools,
     before: CarriedOver,
-    resources: &SessionResources<'_>,
+    settings: &Arc<CursorConfig>,
+    resources: &SessionResources,
 ) -> LiveRun {
     let mut offers = snapshot.offers();
     let host_offers = offers.clone();
     let tools = request.tools();
     if tools.mcp_servers {
-        offers.extend(resources.settings.servers.offers(offers.len()));
+        offers.extend(settings.servers.offers(offers.len()));
     }
     let hosted = snapshot
         .tools
@@ -97,7 +93,7 @@ pub(super) fn launch(
         request.workspace.clone(),
         hosted,
         tools.decisions.clone(),
-        resources.shell_session,
+        &resources.shell_session,
     );
     let facts = RunContext {
         workspace: request.workspace.clone(),
@@ -105,7 +101,7 @@ pub(super) fn launch(
         offers: host_offers,
         home: request.policy.home.clone(),
         shell: request.policy.shell.clone(),
-        settings: Arc::clone(&resources.settings),
+        settings: Arc::clone(settings),
         repositories: Arc::clone(request.library.repositories()),
         ..RunContext::default()
     };
@@ -113,17 +109,18 @@ pub(super) fn launch(
     let gates = tools.decisions.gates();
     let (tools, current) = watch::channel(tools);
     let diagnostics = policy.diagnostics.clone();
-    let bridge = match policy.bridge {
-        Bridging::On => Bridge::new(snapshot, policy.call_deadline, diagnostics),
-        Bridging::Off => Bridge::off(policy.call_deadline, diagnostics),
+    let bridge = if policy.offers_tools {
+        Bridge::new(snapshot, policy.call_deadline, diagnostics)
+    } else {
+        Bridge::off(policy.call_deadline, diagnostics)
     };
     let execution = handlers::ExecutorOptions {
         policy: &policy.native,
-        shell_session: resources.shell_session,
+        shell_session: &resources.shell_session,
         current,
         granted: resources.granted.clone(),
         bridge: Arc::clone(&bridge),
-        seen: Arc::clone(resources.read_cache),
+        seen: Arc::clone(&resources.read_cache),
     };
     let call_receiver = external_calls::open(Arc::clone(&bridge));
     resources
@@ -133,14 +130,14 @@ pub(super) fn launch(
     let executor = HookedExecutor::around(
         IntentLogger::around(
             handlers::executor(facts, execution),
-            resources.log_file.clone(),
+            before.log_file,
             request.tool_mode == HostToolMode::Inline,
         ),
-        &resources.settings,
+        settings,
         HookContext {
             workspace: request.workspace.clone(),
             home: policy.home.clone(),
-            shell_session: Arc::clone(resources.shell_session),
+            shell_session: Arc::clone(&resources.shell_session),
             conversation: conversation.id.clone(),
             model: request.model.id.clone(),
         },
@@ -151,12 +148,11 @@ pub(super) fn launch(
         action,
         model: request.model.clone(),
         offers,
-        custom_system_prompt: None,
         blob_key: conversation.blob_key.clone(),
         gates,
         shown: before.shown,
         spent: before.spent,
-        rest: before.rest,
+        delay: before.delay,
         effects: before.effects,
     };
     let handle = start(

@@ -26,11 +26,11 @@ pub(super) struct TurnProgress {
     starts_paragraph: bool,
     /// Whether the host was sent answer text or a call, not only thinking.
     has_answered: bool,
-    /// How often the turn was recovered, the retries used by then, and how long the next run waits
-    /// first.
+    /// How often the turn was recovered.
     pub(super) recoveries: u32,
+    /// The retries that its runs have used, and how long the next run waits first.
     pub(super) spent: RetriesUsed,
-    pub(super) rest: Duration,
+    pub(super) delay: Duration,
     /// How often a connection failed and was retried.
     retries: u32,
     /// Whether a run that has ended had reached the server.
@@ -55,10 +55,8 @@ impl TurnProgress {
     }
 
     /// Adds the usage Cursor reports for a run: a turn may have several.
-    pub(super) fn report(&mut self, usage: Option<Usage>) {
-        if let Some(usage) = usage {
-            self.reported = Some(self.reported.map_or(usage, |before| before.plus(usage)));
-        }
+    pub(super) fn report(&mut self, usage: Usage) {
+        self.reported = Some(self.reported.unwrap_or_default().plus(usage));
     }
 
     /// Returns the result of the turn with its usage.
@@ -123,7 +121,7 @@ impl TurnProgress {
 
 /// Sends an event to the host and counts what the model wrote.
 pub(super) async fn send_event(event: TurnEvent, request: &OpenTurn, progress: &mut TurnProgress) {
-    if matches!(event, TurnEvent::Text(_) | TurnEvent::ToolCall { .. }) {
+    if matches!(event, TurnEvent::Text(_) | TurnEvent::ToolCall(_)) {
         progress.has_answered = true;
     }
     let event = match event {
@@ -136,10 +134,8 @@ pub(super) async fn send_event(event: TurnEvent, request: &OpenTurn, progress: &
     }
     match &event {
         TurnEvent::Text(text) | TurnEvent::Thinking(text) => progress.output += usage::units(text),
-        TurnEvent::ToolCall {
-            name, arguments, ..
-        } => {
-            progress.output += usage::units(name) + usage::units(&arguments.to_string());
+        TurnEvent::ToolCall(call) => {
+            progress.output += usage::units(&call.name) + usage::units(&call.arguments.to_string());
         }
         TurnEvent::ThinkingDone
         | TurnEvent::Request(_)

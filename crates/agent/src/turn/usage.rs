@@ -95,12 +95,12 @@ pub fn tokens(units: u64) -> u64 {
 }
 
 /// Estimates the tokens of images.
-pub fn pictures(count: usize) -> u64 {
+pub fn image_tokens(count: usize) -> u64 {
     count as u64 * 1200
 }
 
 /// Estimates the tokens of messages without their images.
-pub fn words(messages: &[Message]) -> u64 {
+pub fn message_tokens(messages: &[Message]) -> u64 {
     messages.iter().map(Message::text_tokens).sum()
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn text_tokens(message: &Message) -> u64 {
 
 /// Estimates the tokens of a system prompt and of messages, with the images that are sent.
 pub fn context(system: &str, messages: &[Message]) -> u64 {
-    estimate(system) + words(messages) + pictures(image::count_latest(messages))
+    estimate(system) + message_tokens(messages) + image_tokens(image::count_latest(messages))
 }
 
 /// What a turn sent and received, for an estimate where Cursor reports nothing.
@@ -299,7 +299,7 @@ mod tests {
         };
         let answer = Message::assistant("ok");
         let messages = [message("one"), answer, message("two"), message("three")];
-        let sent = context("four", &messages) - words(&messages);
+        let sent = context("four", &messages) - message_tokens(&messages);
         assert_eq!(sent, 2 * 1200 + 1, "those of the latest turn");
     }
 

@@ -158,74 +158,71 @@ fn some_failures_clear_the_pause_and_others_keep_it() {
 }
 
 #[test]
-fn the_age_limit_is_exact() {
-    let limit = OLDEST_PAUSE.as_millis() as i64;
-    let aged = |recorded: Option<i64>| {
+fn the_limits_of_the_time_are_exact() {
+    let (oldest, skew) = (OLDEST_PAUSE.as_millis(), CLOCK_SKEW.as_millis());
+    let (oldest, skew) = (oldest as i64, skew as i64);
+    let stale = RecoveryPlan::Skip(RecoverySkip::MidpauseMetadataStale);
+    for (recorded, expected) in [
+        (Some(NOW.0 - oldest), &REBUILT),
+        (Some(NOW.0 - oldest - 1), &stale),
+        (Some(i64::MIN), &stale),
+        (Some(NOW.0 + skew), &REBUILT),
+        (Some(NOW.0 + skew + 1), &stale),
+        (Some(i64::MAX), &stale),
+        (None, &stale),
+    ] {
         let mut row = row(Some(pause(&["t"])));
         row.pause.as_mut().unwrap().recorded_at = recorded.map(UnixMillis);
-        planned(&row, &request_with(&["t"]))
-    };
-    assert_eq!(aged(Some(NOW.0 - limit)), REBUILT);
-    let stale = RecoveryPlan::Skip(RecoverySkip::MidpauseMetadataStale);
-    assert_eq!(aged(Some(NOW.0 - limit - 1)), stale);
-    assert_eq!(aged(None), stale);
-    assert_eq!(aged(Some(i64::MIN)), stale);
+        let plan = planned(&row, &request_with(&["t"]));
+        assert_eq!(plan, *expected, "{recorded:?}");
+    }
 }
 
 #[test]
-fn a_future_time_stamp_is_rejected_beyond_a_small_skew() {
-    let skew = CLOCK_SKEW.as_millis() as i64;
-    let ahead = |millis: i64| {
-        let mut row = row(Some(pause(&["t"])));
-        row.pause.as_mut().unwrap().recorded_at = Some(UnixMillis(NOW.0.saturating_add(millis)));
-        planned(&row, &request_with(&["t"]))
-    };
-    assert_eq!(ahead(skew), REBUILT);
-    let stale = RecoveryPlan::Skip(RecoverySkip::MidpauseMetadataStale);
-    assert_eq!(ahead(skew + 1), stale);
-    assert_eq!(ahead(i64::MAX), stale);
-}
-
-#[test]
-fn ids_match_in_any_order_and_a_mismatch_reports_both_lists() {
-    let row = row(Some(pause(&["a", "b"])));
-    assert_eq!(planned(&row, &request_with(&["b", "a"])), REBUILT);
-    assert_eq!(
-        planned(&row, &request_with(&["a"])),
-        differ(&["a", "b"], &["a"]),
-        "one is missing"
-    );
+fn every_pending_call_needs_its_result() {
+    let paused = |pending| row(Some(pause(pending)));
+    let both: &[&str] = &["a", "b"];
+    let resumed = RecoveryPlan::RecoverCheckpoint;
+    for (row, received, expected) in [
+        (paused(both), &["b", "a"][..], REBUILT),
+        (paused(both), &["a"], differ(both, &["a"])),
+        (saved(&["a"]), &["b"], differ(&["a"], &["b"])),
+        // Later rounds bring the results of earlier ones too.
+        (paused(&["b"]), both, REBUILT),
+        (saved(&["b"]), both, resumed.clone()),
+        // Two results of one call.
+        (paused(&["t", "t"]), &["t", "t"], REBUILT),
+        (saved(&["t"]), &["t", "t"], resumed),
+        // A checkpoint without a pause accepts no results.
+        (saved(&[]), &["t"], differ(&[], &["t"])),
+        (
+            StoredConversation {
+                pause: None,
+                ..saved(&[])
+            },
+            &["t"],
+            differ(&[], &["t"]),
+        ),
+        (
+            StoredConversation {
+                pause: None,
+                ..saved(&[])
+            },
+            &[],
+            RecoveryPlan::Skip(RecoverySkip::NoMidpauseSnapshot),
+        ),
+    ] {
+        let plan = planned(&row, &request_with(received));
+        assert_eq!(plan, expected, "{:?} {received:?}", row.pause);
+    }
     let forged = RecoveryRequest {
-        in_flight: Some(vec!["a", "b"]),
+        in_flight: Some(both.to_vec()),
         ..request_with(&["a", "b", "c"])
     };
     assert_eq!(
-        planned(&row, &forged),
-        differ(&["a", "b"], &["a", "b", "c"]),
+        planned(&paused(both), &forged),
+        differ(both, &["a", "b", "c"]),
         "one was never requested"
-    );
-}
-
-#[test]
-fn later_rounds_bring_the_results_of_earlier_ones_too() {
-    let request = request_with(&["t1", "t2"]);
-    assert_eq!(planned(&row(Some(pause(&["t2"]))), &request), REBUILT);
-    assert_eq!(
-        planned(&saved(&["t2"]), &request),
-        RecoveryPlan::RecoverCheckpoint
-    );
-}
-
-#[test]
-fn duplicate_results_are_accepted() {
-    let request = RecoveryRequest {
-        in_flight: Some(vec!["t", "t"]),
-        ..request_with(&["t", "t"])
-    };
-    assert_eq!(planned(&row(Some(pause(&["t", "t"]))), &request), REBUILT);
-    assert_eq!(
-        planned(&saved(&["t"]), &request),
-        RecoveryPlan::RecoverCheckpoint
     );
 }
 
@@ -255,6 +252,7 @@ fn a_stale_checkpoint_is_never_resumed_but_the_pause_is_kept() {
         let rebuilt = RecoveryPlan::RebuildHistory(RebuildReason::StaleCheckpoint);
         assert_eq!(decision.plan, rebuilt);
         assert!(decision.clears_checkpoint && !decision.clears_pause);
+        assert!(decision.had_checkpoint, "before it is cleared");
         row.pause = None;
         let decision = plan_recovery(Some(&row), &request_with(&["t"]), NOW);
         assert_eq!(
@@ -299,34 +297,6 @@ fn a_checkpoint_is_checked_too() {
         let skipped = RecoveryPlan::Skip(RecoverySkip::StaleCheckpoint);
         assert_eq!(planned(&row, &request), skipped);
     }
-}
-
-#[test]
-fn without_a_pause_a_checkpoint_accepts_no_results() {
-    let mut row = saved(&[]);
-    assert_eq!(planned(&row, &request_with(&["t"])), differ(&[], &["t"]));
-    row.pause = None;
-    assert_eq!(planned(&row, &request_with(&["t"])), differ(&[], &["t"]));
-    let nothing = RecoveryPlan::Skip(RecoverySkip::NoMidpauseSnapshot);
-    assert_eq!(planned(&row, &request_with(&[])), nothing);
-}
-
-#[test]
-fn had_checkpoint_is_the_state_before_it_is_cleared() {
-    let mut row = saved(&["t"]);
-    row.checkpoint.as_mut().unwrap().at = None;
-    let decision = plan_recovery(Some(&row), &request_with(&["t"]), NOW);
-    assert!(decision.had_checkpoint && decision.clears_checkpoint);
-}
-
-#[test]
-fn results_of_other_calls_are_rejected() {
-    let row = saved(&["a"]);
-    assert_eq!(
-        planned(&row, &request_with(&["b"])),
-        differ(&["a"], &["b"]),
-        "the pause does not list them either"
-    );
 }
 
 fn any_row() -> impl Strategy<Value = StoredConversation<'static>> {

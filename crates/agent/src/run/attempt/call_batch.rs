@@ -2,7 +2,8 @@
 //!
 //! Cursor announces a call before it requests it. A batch therefore ends when every announced call
 //! of a host tool has been requested and everything that has arrived is handled. If a call was not
-//! announced, the next one may not be either: then no further one must follow within [`QUIET`].
+//! announced, the next one may not be either: then no further one must follow within [`QUIET`]. It
+//! lasts [`MAX_WAIT`] at most.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use cursor_proto::agent::v1::{ToolCall, ToolCallStartedUpdate, tool_call};
 /// together, so this covers only the time in which a busy machine passes them on. Such a call waits
 /// for it, so it is short.
 const QUIET: Duration = Duration::from_millis(2);
-/// How long a batch waits for calls that were announced.
+/// How long a batch waits for calls that were announced, and how long it goes on at most.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 /// The most announced calls that are remembered.
 const MAX_ANNOUNCED: usize = 256;
@@ -100,15 +101,16 @@ impl CallBatch {
     /// Returns when the batch ends if nothing else happens; `None` if it ends now.
     pub(super) fn ends_at(&self) -> Option<Instant> {
         let (first, latest) = self.calls?;
+        let latest_end = first + MAX_WAIT;
         let quiet = if self.has_unannounced {
             latest + QUIET
         } else {
             latest
         };
         if self.announced.is_empty() {
-            Some(quiet)
+            Some(latest_end.min(quiet))
         } else {
-            Some(quiet.max(first + MAX_WAIT))
+            Some(latest_end)
         }
     }
 
@@ -219,6 +221,23 @@ mod tests {
         assert_eq!(batch.ends_at(), Some(later + QUIET));
         batch.end();
         assert_eq!((batch.is_open(), batch.ends_at()), (false, None));
+    }
+
+    /// Regression: a server that announced a call every millisecond kept the first one from the host.
+    #[test]
+    fn a_batch_ends_although_calls_keep_coming() {
+        let now = Instant::now();
+        let mut batch = CallBatch {
+            is_open: true,
+            calls: Some((now, now)),
+            ..CallBatch::default()
+        };
+        for (id, after) in [("b", QUIET / 2), ("c", MAX_WAIT - QUIET / 2)] {
+            announce(&mut batch, id, PROVIDER, now + after);
+            assert_eq!(batch.ends_at(), Some(now + MAX_WAIT));
+            request(&mut batch, id);
+        }
+        assert_eq!(batch.ends_at(), Some(now + MAX_WAIT));
     }
 
     #[test]

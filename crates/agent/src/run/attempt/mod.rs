@@ -6,10 +6,9 @@ mod checkpoint;
 mod emit;
 mod exec;
 mod outgoing;
-mod pending_events;
 mod timers;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,14 +20,14 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use uuid::Uuid;
 
 use self::call_batch::CallBatch;
-use self::pending_events::PendingEvents;
 use super::blobs::Blobs;
 use super::checkpoint_contents::CheckpointReader;
 use super::event::{RunEvent, Usage};
 use super::limits::{LimitError, MAX_ANSWER};
 use super::open_execs::{self, OpenExecs};
+use super::pending_events::PendingEvents;
 use super::query_replies;
-use super::queue;
+use super::queue::{self, QueueBounds};
 use super::retry::{Progress, Timing, VisibleProgress};
 use super::run_task::{Command, Injection};
 use super::stream_stats::StreamStats;
@@ -47,6 +46,12 @@ const RESULTS_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes of outgoing frames that may be queued before no new requests are accepted.
 const MAX_OUTBOX: usize = 8 * 1024 * 1024;
 
+/// Events that may wait for the consumer before the stream is no longer read, and their bytes.
+const PENDING: QueueBounds = QueueBounds {
+    items: 1024,
+    bytes: 1024 * 1024,
+};
+
 /// The parts of a run that outlive a single stream.
 pub(super) struct AttemptContext<'a> {
     pub(super) events: &'a queue::Sender<RunEvent>,
@@ -56,10 +61,12 @@ pub(super) struct AttemptContext<'a> {
     pub(super) drift: &'a Drift,
     pub(super) timing: &'a Timing,
     pub(super) run_id: Uuid,
-    /// User messages that arrived while no stream was open.
+    /// User messages that arrived while no stream was accepted.
     pub(super) held: &'a mut Vec<Injection>,
     /// Bytes of text and thinking received so far, over all attempts.
     pub(super) answer_bytes: &'a mut usize,
+    /// Token counts of all streams.
+    pub(super) usage: &'a mut Option<Usage>,
     /// The text of all streams.
     pub(super) answer: &'a mut AnswerLog,
     /// The tool calls of all streams.
@@ -93,9 +100,10 @@ impl CloseReason {
 pub(super) struct AttemptOutcome {
     pub(super) reason: CloseReason,
     pub(super) progress: Progress,
-    pub(super) usage: Option<Usage>,
     /// Whether the server accepted the stream at all.
     pub(super) accepted: bool,
+    /// User messages that it was sent.
+    pub(super) injected: Vec<Injection>,
 }
 
 /// Everything the event loop of an attempt can wake up for.
@@ -151,7 +159,6 @@ struct Attempt<'a> {
     reader: CheckpointReader,
     /// Whether text was received since that checkpoint.
     has_text: bool,
-    usage: Option<Usage>,
     stats: StreamStats,
     accepted: bool,
     last_inbound: Instant,
@@ -175,7 +182,7 @@ struct Attempt<'a> {
     /// Whether there is capacity to read. While reading is paused, silence means nothing.
     is_reading: bool,
     /// User messages sent on this stream.
-    injected: BTreeSet<Uuid>,
+    injected: Vec<Injection>,
     /// The calls and completed tools that are offered together.
     batch: CallBatch,
     /// Host calls whose results are sent before the next command is read, and how long that waits.
@@ -195,14 +202,13 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         no_timeout_before: now,
         context,
         stream,
-        pending: PendingEvents::default(),
+        pending: PendingEvents::new(PENDING),
         outbox: VecDeque::new(),
         outbox_bytes: 0,
         checkpoint: None,
         is_confirmed: false,
         reader: CheckpointReader::default(),
         has_text: false,
-        usage: None,
         stats: StreamStats::new(now),
         accepted: false,
         last_inbound: now,
@@ -213,7 +219,7 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
         cancel_received_by: None,
         unsent_until_cancel: 0,
         is_reading: true,
-        injected: BTreeSet::new(),
+        injected: Vec::new(),
         batch: CallBatch::default(),
         results_first: None,
         watchdog,
@@ -236,8 +242,8 @@ pub(super) async fn drive(stream: RunStream, context: AttemptContext<'_>) -> Att
     AttemptOutcome {
         reason,
         progress,
-        usage: attempt.usage,
         accepted: attempt.accepted,
+        injected: attempt.injected,
     }
 }
 
@@ -354,7 +360,7 @@ impl Attempt<'_> {
                 None
             }
             AttemptEvent::Command(Some(Command::Inject(injection))) => {
-                self.inject(&injection);
+                self.inject(injection);
                 None
             }
             AttemptEvent::Command(Some(Command::AfterResults(calls))) => {
@@ -398,7 +404,7 @@ impl Attempt<'_> {
             self.accepted = true;
             (self.context.on_accepted)();
             for injection in std::mem::take(self.context.held) {
-                self.inject(&injection);
+                self.inject(injection);
             }
         }
         let Received::Message(message) = received else {
@@ -464,7 +470,8 @@ impl Attempt<'_> {
                     self.note_turn_end();
                 }
                 if *usage != Usage::default() {
-                    self.usage = Some(self.usage.unwrap_or_default().plus(*usage));
+                    let total = self.context.usage.unwrap_or_default();
+                    *self.context.usage = Some(total.plus(*usage));
                 }
             }
             _ => {}

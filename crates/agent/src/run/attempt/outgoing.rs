@@ -11,6 +11,9 @@ use crate::effect_log::RequestKey;
 use cursor_proto::agent::v1::*;
 use foundation::VariantName;
 
+/// Questions that may be with the user at once; more get the fixed answer.
+const MAX_QUESTIONS: usize = 64;
+
 impl Attempt<'_> {
     /// Answers a query. Questions go to the user if the host can ask; everything else has a fixed
     /// answer.
@@ -26,6 +29,7 @@ impl Attempt<'_> {
             return self.respond(reply);
         }
         if let Some(Query::AskQuestionInteractionQuery(question)) = &query.query
+            && self.questions.len() < MAX_QUESTIONS
             && let Some(args) = &question.args
             && let Some(question_call) = self.context.executor.ask(args)
         {
@@ -64,10 +68,14 @@ impl Attempt<'_> {
         });
     }
 
-    /// Sends a user message to the running run, once per stream.
-    pub(super) fn inject(&mut self, injection: &Injection) {
-        if !self.injected.insert(injection.id) {
-            return; // already sent on this stream
+    /// Sends a user message to the running run, once per stream, as soon as the server has accepted
+    /// the stream.
+    pub(super) fn inject(&mut self, injection: Injection) {
+        if !self.accepted {
+            return self.context.held.push(injection);
+        }
+        if self.injected.iter().any(|sent| sent.id == injection.id) {
+            return;
         }
         tracing::debug!(injection = %injection.id, bytes = injection.message.text.len(), images = injection.message.images.len(), "run.inject");
         let action = InjectContextAction {
@@ -85,6 +93,7 @@ impl Attempt<'_> {
             )),
         };
         self.act(conversation_action::Action::InjectContextAction(action));
+        self.injected.push(injection);
     }
 
     pub(super) fn act(&mut self, action: conversation_action::Action) {

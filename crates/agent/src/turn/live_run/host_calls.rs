@@ -5,32 +5,34 @@ use super::{LiveRun, Pause};
 use crate::conversation::journal::{PausedTurn, PendingCall};
 use crate::conversation::lost_turn::TurnStart;
 use crate::conversation::recovery::UnixMillis;
+use crate::message::ToolCall;
 use crate::run::{Ended, Outcome, RunEvent};
-use crate::turn::activity_display::{self, Surface};
+use crate::turn::activity_display::{self, Surface, is_card};
 use crate::turn::channels::OpenTurn;
 use crate::turn::recover::SessionKey;
 use crate::turn::request::{HostToolMode, TurnEvent};
 use crate::turn::turn_progress::{TurnProgress, send_event};
 use agent_tools::bridge::HostCall;
 
-/// What a turn has offered to the host.
+/// What a turn offers to the host at its end: either calls of host tools or cards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::turn) enum PendingBatch {
+pub(super) enum PendingBatch {
     Nothing,
-    /// Calls of host tools.
     Calls,
-    /// Cards.
     Cards,
 }
 
 impl LiveRun {
+    pub(super) fn batch(&self) -> PendingBatch {
+        match self.offering.first() {
+            None => PendingBatch::Nothing,
+            Some(call) if is_card(&call.id) => PendingBatch::Cards,
+            Some(_) => PendingBatch::Calls,
+        }
+    }
+
     /// Offers a call to the host, together with the others of its batch.
-    pub(super) async fn offer(
-        &mut self,
-        call: HostCall,
-        request: &OpenTurn,
-        offered: &mut PendingBatch,
-    ) {
+    pub(super) async fn offer(&mut self, call: HostCall, request: &OpenTurn) {
         if call.is_void() {
             return;
         }
@@ -42,13 +44,12 @@ impl LiveRun {
         if request.tool_mode == HostToolMode::Inline {
             return request.call_host(call).await;
         }
-        self.offering.push(TurnEvent::ToolCall {
+        self.offering.push(ToolCall {
             id: call.id.clone(),
             name: call.tool.clone(),
             arguments: call.arguments.clone(),
         });
         self.open.push(call);
-        *offered = PendingBatch::Calls;
     }
 
     /// Records that the turn waits for the host. Must be saved before the host is shown the calls.
@@ -56,13 +57,10 @@ impl LiveRun {
         let calls: Vec<PendingCall> = self
             .offering
             .iter()
-            .filter_map(|event| match event {
-                TurnEvent::ToolCall { id, name, .. } => Some(PendingCall {
-                    id: id.clone(),
-                    tool: name.clone(),
-                    cursor: self.cursors_name(id),
-                }),
-                _ => None,
+            .map(|call| PendingCall {
+                id: call.id.clone(),
+                tool: call.name.clone(),
+                cursor: self.cursor_call_id(&call.id),
             })
             .collect();
         let earlier = match self.conversation.pause.take() {
@@ -94,7 +92,7 @@ impl LiveRun {
         self.is_saved = false;
     }
 
-    fn cursors_name(&self, id: &str) -> Option<String> {
+    fn cursor_call_id(&self, id: &str) -> Option<String> {
         let call = self.open.iter().find(|call| call.id == id)?;
         call.cursor.clone()
     }
@@ -105,16 +103,16 @@ impl LiveRun {
         request: &OpenTurn,
         progress: &mut TurnProgress,
     ) {
-        self.parked.record(&self.offering);
-        for call in std::mem::take(&mut self.offering) {
-            send_event(call, request, progress).await;
+        self.parked.calls = std::mem::take(&mut self.offering);
+        for call in &self.parked.calls {
+            send_event(TurnEvent::ToolCall(call.clone()), request, progress).await;
         }
     }
 
     /// Returns whether a finished run leaves open calls that this turn has offered.
-    pub(super) fn leaves_calls(&self, ended: &Ended, offered: PendingBatch) -> bool {
+    pub(super) fn leaves_calls(&self, ended: &Ended) -> bool {
         ended.outcome == Outcome::Finished
-            && offered == PendingBatch::Calls
+            && self.batch() == PendingBatch::Calls
             && self.open.iter().any(|call| !call.is_void())
     }
 
@@ -124,7 +122,6 @@ impl LiveRun {
         event: RunEvent,
         request: &OpenTurn,
         progress: &mut TurnProgress,
-        offered: &mut PendingBatch,
     ) -> Option<Pause> {
         let surface = match request.tool_mode {
             HostToolMode::Between => &request.surface,
@@ -132,22 +129,19 @@ impl LiveRun {
             HostToolMode::Inline => &Surface::Text,
         };
         let completed = matches!(event, RunEvent::ToolCompleted(_));
-        if *offered == PendingBatch::Calls && completed && *surface != Surface::Text {
+        if self.batch() == PendingBatch::Calls && completed && *surface != Surface::Text {
             self.waiting.push_front(event);
             return Some(Pause::ToolUse);
         }
         match self.show.take(&event, surface) {
             activity_display::Shown::Nothing => {}
-            activity_display::Shown::Lines(lines) if *offered == PendingBatch::Nothing => {
+            activity_display::Shown::Lines(lines) if self.batch() == PendingBatch::Nothing => {
                 for line in lines {
                     send_event(line, request, progress).await;
                 }
             }
             activity_display::Shown::Lines(lines) => self.later.extend(lines),
-            activity_display::Shown::Card(call) => {
-                *offered = PendingBatch::Cards;
-                self.offering.push(call);
-            }
+            activity_display::Shown::Card(call) => self.offering.push(call),
         }
         None
     }

@@ -2,7 +2,8 @@
 
 use tokio::time::Instant;
 
-use super::{LiveRun, PendingBatch};
+use super::LiveRun;
+use super::host_calls::PendingBatch;
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::flat_message::flatten;
 use crate::inbox::Source;
@@ -14,10 +15,10 @@ use crate::turn::request::TurnEvent;
 impl LiveRun {
     /// Queues text that the checkpoint includes and the host does not have: the answer starts with
     /// it.
-    pub(in crate::turn) fn queue_text(&mut self, words: String) {
-        if !words.is_empty() {
-            self.answer.push(&words);
-            self.later.push(TurnEvent::Text(words));
+    pub(in crate::turn) fn queue_text(&mut self, text: String) {
+        if !text.is_empty() {
+            self.answer.push(&text);
+            self.later.push(TurnEvent::Text(text));
         }
     }
 
@@ -42,11 +43,10 @@ impl LiveRun {
 
     /// Cancels the run so that undelivered messages can be sent in the next one. Drops its unshown
     /// calls, because the host would execute them for a cancelled run.
-    pub(super) async fn release(&mut self, offered: &mut PendingBatch) {
+    pub(super) async fn release(&mut self) {
         self.inbox.release();
         self.send_leave().await;
-        if *offered == PendingBatch::Calls {
-            *offered = PendingBatch::Nothing;
+        if self.batch() == PendingBatch::Calls {
             self.offering.clear();
         }
     }

@@ -53,7 +53,7 @@ impl LiveRun {
         let new_input = match input.results.iter().all(is_card) {
             // Cursor has the results of its own tools: cards are only for the host.
             true if input.text.is_empty() => NewInput::None,
-            true if self.is_over() => NewInput::LateMessage,
+            true if self.ended().is_some() => NewInput::LateMessage,
             true if self.open.is_empty() && count > 0 => NewInput::Message,
             // Calls without a result are answered with a failure.
             _ => NewInput::Results,

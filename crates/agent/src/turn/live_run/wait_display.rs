@@ -8,6 +8,8 @@ use crate::turn::request::TurnEvent;
 
 /// The most characters of a command.
 const MAX_COMMAND_CHARS: usize = 60;
+/// The most calls that are remembered; a server may never complete them.
+const MAX_TOOLS: usize = 64;
 const NEXT: &str = "Waiting for Cursor";
 
 /// The line that was displayed last, and what it is made of.
@@ -37,6 +39,9 @@ impl WaitDisplay {
             RunEvent::ToolStarted(update) => {
                 let line = update.tool_call.as_ref().and_then(line)?;
                 self.tools.retain(|(id, _)| *id != update.call_id);
+                if self.tools.len() == MAX_TOOLS {
+                    self.tools.remove(0);
+                }
                 self.tools.push((update.call_id.clone(), line));
                 self.current_tool()
             }
@@ -111,16 +116,27 @@ mod tests {
         (id.into(), Some(call))
     }
 
+    fn started(id: &str, command: &str) -> RunEvent {
+        let (call_id, tool_call) = shell(id, command);
+        RunEvent::ToolStarted(Box::new(ToolCallStartedUpdate {
+            call_id,
+            tool_call,
+            ..ToolCallStartedUpdate::default()
+        }))
+    }
+
+    #[test]
+    fn the_newest_calls_are_remembered() {
+        let mut display = WaitDisplay::default();
+        for id in 0..=MAX_TOOLS {
+            display.update(&started(&id.to_string(), "ls"));
+        }
+        assert_eq!(display.tools.len(), MAX_TOOLS);
+        assert_eq!(display.tools[0].0, "1");
+    }
+
     #[test]
     fn each_line_is_displayed_once() {
-        let started = |id, command| {
-            let (call_id, tool_call) = shell(id, command);
-            RunEvent::ToolStarted(Box::new(ToolCallStartedUpdate {
-                call_id,
-                tool_call,
-                ..ToolCallStartedUpdate::default()
-            }))
-        };
         let completed = |id: &str| {
             RunEvent::ToolCompleted(Box::new(ToolCallCompletedUpdate {
                 call_id: id.into(),

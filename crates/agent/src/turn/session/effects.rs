@@ -47,9 +47,9 @@ impl PromptEffects {
 
     /// Keeps the effects of a run that the user stopped. What was being executed may be wanted
     /// again, so the file is used only by another process: the host may be gone.
-    pub(super) fn stopped(&mut self, history: Fingerprint, log: Option<EffectLog>) {
+    pub(super) fn stopped(&mut self, history: Fingerprint, log: EffectLog) {
         self.file = None;
-        self.log = log.map(|log| (Prompt::History(history), log));
+        self.keep(history, log);
     }
 
     /// Keeps the effects although the host rewrites its history, which does not identify the prompt

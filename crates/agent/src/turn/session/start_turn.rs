@@ -1,6 +1,7 @@
 //! How a turn gets its run: a parked one, one that recovers a lost turn, or a new one.
 
 use super::SessionTask;
+use super::repeated_request::LastAnswer;
 use crate::conversation::answer_diff::{AnswerGap, compare};
 use crate::conversation::fingerprint::Fingerprint;
 use crate::conversation::image;
@@ -53,10 +54,10 @@ impl SessionTask {
         self.cards = None;
         let messages = &request.transcript.messages;
         let now = user_texts(messages.get(unsent..).unwrap_or_default());
-        for words in self.inbox.take_except(0) {
-            // The host's history may contain the message by now.
-            if !now.contains(&words.text) {
-                live.inject(words, Source::Separate).await;
+        for message in self.inbox.take_except(0) {
+            // The host's history may contain it by now.
+            if !now.contains(&message.text) {
+                live.inject(message, Source::Separate).await;
             }
         }
         Ok(live)
@@ -84,14 +85,13 @@ impl SessionTask {
             tracing::debug!(decision = "live resume", "plan");
             return Some(live);
         }
-        // The run is lost, or the history diverged: the queued events are useless. Of a lost run,
-        // keep the last checkpoint and the messages it was sent.
+        // The run is lost, or the history diverged: the queued events are useless. Keep the messages
+        // that the run was sent, and of a lost run the last checkpoint.
         live.leave().await;
         if lost.is_none() {
             // The next run may be one of the same conversation, which allows one at a time.
-            if let Some(ended) = live.drain(std::future::ready(())).await {
-                self.effects.keep(live.history(), ended.effects);
-            }
+            let ended = live.drain(std::future::ready(())).await;
+            self.effects.keep(live.history(), ended.effects);
             self.inbox.keep_saved(&mut live.inbox);
             self.inbox.add(live.inbox.separate());
         } else {
@@ -113,14 +113,14 @@ impl SessionTask {
     ) -> Result<LiveRun, TurnResult> {
         let pictures = image::latest(&request.transcript.messages)
             .map_err(|error| TurnResult::failed(Cause::Request, error.to_string()))?;
-        let taken = self.slot.take().await;
-        let taken = taken.map_err(|busy| TurnResult::failed(Cause::Taken, busy.to_string()))?;
-        self.notice(request, taken.notice).await;
-        if let Some(left) = taken.log_file {
+        let loaded = self.slot.take().await;
+        let loaded = loaded.map_err(|busy| TurnResult::failed(Cause::Taken, busy.to_string()))?;
+        self.notice(request, loaded.notice).await;
+        if let Some(left) = loaded.log_file {
             self.effects.found(left);
         }
-        self.inbox.add_first(taken.messages);
-        let mut stored = taken
+        self.inbox.add_first(loaded.messages);
+        let mut stored = loaded
             .conversation
             .filter(|conversation| conversation.account == request.account);
         if let Some(pause) = stored.as_mut().and_then(|stored| stored.pause.as_mut()) {
@@ -200,9 +200,9 @@ impl SessionTask {
                     new = %Digest(&text),
                     "plan"
                 );
-                let sent_tokens = usage::estimate(system) + usage::words(history);
+                let sent_tokens = usage::estimate(system) + usage::message_tokens(history);
                 progress.count_tokens(sent_tokens.min(request.limits.window));
-                let fresh = start_run::rebuilt(request, history, taken.kept);
+                let fresh = start_run::rebuilt(request, history, loaded.kept);
                 let failed = |problem| match &lost {
                     Some(lost) => {
                         let text = format!("{} ({problem})", recover::lost(lost));
@@ -258,6 +258,7 @@ impl SessionTask {
         let notice = self.put(conversation).await;
         self.notice(request, notice).await;
         self.effects.answered();
+        self.last_answer = LastAnswer::of(request, progress.answer());
         self.inbox.finish();
         progress.result(Stop::Finished, None, request)
     }
@@ -267,11 +268,10 @@ impl SessionTask {
     pub(super) async fn recover_run(
         &mut self,
         live: &LiveRun,
-        ended: Option<&Ended>,
+        ended: &Ended,
         request: &OpenTurn,
         progress: &mut TurnProgress,
     ) -> Option<LiveRun> {
-        let ended = ended?;
         let loss = recover::within_turn(ended, progress)?;
         let may_answer_again = !progress.has_answered();
         let kept = Some(live.conversation.clone());
@@ -299,7 +299,6 @@ impl SessionTask {
         };
         self.effects.keep(request.history(), ended.effects.clone());
         progress.recoveries += 1;
-        (progress.spent, progress.rest) = (ended.spent, ended.rest);
         if let Outcome::Failed(failure) = &ended.outcome {
             request.send(TurnEvent::retrying(failure)).await;
         }
@@ -320,7 +319,7 @@ impl SessionTask {
     ) -> LiveRun {
         if let Action::UserMessage(message) = &action {
             progress.count_text(&message.text);
-            progress.count_tokens(usage::pictures(message.images.len()));
+            progress.count_tokens(usage::image_tokens(message.images.len()));
         }
         let snapshot = start_run::snapshot(request);
         for warning in &snapshot.warnings {
@@ -350,27 +349,28 @@ impl SessionTask {
             self.inbox.checkpoint_lost();
         }
         let (effects, log_file) = self.effects.begin(request, &conversation, started_from);
-        let resources = start_run::SessionResources {
-            recorded: &self.recorded,
-            shell_session: &self.shell_session,
-            read_cache: &self.read_cache,
-            granted: &self.granted,
-            external_calls: &self.external_calls,
-            settings,
-            log_file,
-        };
         let before = start_run::CarriedOver {
             spent: progress.spent,
-            rest: std::mem::take(&mut progress.rest),
+            delay: std::mem::take(&mut progress.delay),
             shown: progress.since_checkpoint.clone(),
             answer: progress.answer().to_owned(),
             effects,
+            log_file,
         };
         // On every event of the run, because recovery events carry the same key.
         let key = self.slot.key().prefix();
         let span = tracing::debug_span!("bridge", bridgeKeyPrefix = key);
+        let resources = &self.resources;
         span.in_scope(|| {
-            start_run::launch(conversation, action, request, snapshot, before, &resources)
+            start_run::launch(
+                conversation,
+                action,
+                request,
+                snapshot,
+                before,
+                &settings,
+                resources,
+            )
         })
     }
 
@@ -397,7 +397,7 @@ impl SessionTask {
     pub(super) async fn send_separately(
         &mut self,
         conversation: Conversation,
-        words: Vec<UnsavedMessage>,
+        undelivered: Vec<UnsavedMessage>,
         request: &OpenTurn,
         progress: &mut TurnProgress,
     ) -> Result<LiveRun, String> {
@@ -416,15 +416,16 @@ impl SessionTask {
         let gap = known.map_or(AnswerGap::None, |known| compare(known, progress.answer()));
         // What the history contains after the checkpoint is not sent separately.
         let covered = sent.map_or(0, Fingerprint::len);
-        let in_history = words
-            .iter()
-            .any(|words| matches!(words.source, Source::History(_)));
+        let in_history =
+            (undelivered.iter()).any(|unsaved| matches!(unsaved.source, Source::History(_)));
         let separate = |covered: usize| {
-            let separate = words.iter().filter(|words| match words.source {
+            let separate = undelivered.iter().filter(|unsaved| match unsaved.source {
                 Source::Separate => true,
                 Source::History(place) => place <= covered,
             });
-            let texts: Vec<&str> = separate.map(|words| words.message.text.as_str()).collect();
+            let texts: Vec<&str> = separate
+                .map(|unsaved| unsaved.message.text.as_str())
+                .collect();
             texts.join("\n\n")
         };
         let joined_with = |text: String, separate: String| {
@@ -434,7 +435,8 @@ impl SessionTask {
                 format!("{text}\n\n{separate}")
             }
         };
-        let all = joined(words.iter().map(|words| words.message.clone())).unwrap_or_default();
+        let all =
+            joined(undelivered.iter().map(|unsaved| unsaved.message.clone())).unwrap_or_default();
         let (conversation, text) = match plan_send(sent, earlier, &[], system, messages) {
             // The checkpoint lacks only the undelivered messages and the text after it.
             SendPlan::Nothing | SendPlan::Resume { .. } => {
@@ -469,9 +471,9 @@ impl SessionTask {
         });
         progress.start_paragraph();
         let mut live = self.launch(conversation, action, request, progress).await;
-        live.inbox.start_with(words);
-        for words in self.inbox.take_except(0) {
-            live.inject(words, Source::Separate).await;
+        live.inbox.start_with(undelivered);
+        for message in self.inbox.take_except(0) {
+            live.inject(message, Source::Separate).await;
         }
         Ok(live)
     }
