@@ -114,7 +114,8 @@ export default async function cursor(pi: ExtensionAPI): Promise<void> {
       if (ctx.hasUI) ctx.ui.notify(message, level);
       else if (level !== "info") console.error(message);
     };
-    if (!sidecar.ready) sidecar.onLog({ message: sidecar.lastEnd, level: "error" });
+    // Without a screen, the error of the turn says it.
+    if (!sidecar.ready && ctx.hasUI) sidecar.onLog({ message: sidecar.lastEnd, level: "error" });
   });
   const cards = registerCards(pi, sidecar);
   pi.on("agent_end", (_, ctx) => sessions.get(idOf(ctx))?.release?.());

@@ -34,6 +34,9 @@ async fn a_fault_that_stays_ends_within_two_minutes_and_is_reported_once() {
         assert!(waited < Duration::from_secs(125), "{fault}: {waited:?}");
         assert!(!is_retryable(error), "the host retries on {error:?}");
         assert_eq!(outcome.notices.len(), 1, "{fault}: {:?}", outcome.notices);
+        let named: Option<u64> = error.split(' ').find_map(|word| word.parse().ok());
+        let is_right = named.is_some_and(|named| named.abs_diff(waited.as_secs()) <= 2);
+        assert!(is_right, "{error}: {waited:?}");
     }
 }
 

@@ -232,7 +232,7 @@ impl RunTask {
             {
                 RetryDecision::GiveUp if self.retry_budget.is_out_of_time() => {
                     tracing::debug!(class, "run.out_of_time");
-                    break Outcome::Failed(Failure::persistent(policy.transport_time));
+                    break Outcome::Failed(Failure::persistent(now - failing_since));
                 }
                 RetryDecision::GiveUp
                     if !self.is_reached && failure.retry() == Retry::Transport =>
