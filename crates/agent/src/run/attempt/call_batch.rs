@@ -230,6 +230,7 @@ mod tests {
         let mut batch = CallBatch {
             is_open: true,
             calls: Some((now, now)),
+            has_unannounced: true,
             ..CallBatch::default()
         };
         for (id, after) in [("b", QUIET / 2), ("c", MAX_WAIT - QUIET / 2)] {
