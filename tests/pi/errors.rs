@@ -309,7 +309,11 @@ fn a_missing_program_is_reported_at_the_start_and_found_on_the_path() {
             (text(&output.stdout), text(&output.stderr))
         };
         let (_, errors) = run("/usr/bin:/bin");
-        assert_eq!(errors.matches("no cursor-sidecar 0.").count(), 1, "{errors}");
+        assert_eq!(
+            errors.matches("no cursor-sidecar 0.").count(),
+            1,
+            "{errors}"
+        );
         assert!(errors.contains("--omit=optional"), "{errors}");
         assert!(errors.contains("cargo build --release"), "{errors}");
         assert!(!errors.contains("failed 5 times"), "{errors}");
