@@ -430,3 +430,19 @@ fn a_signal_ends_the_sidecar_and_all_it_started() {
     assert!(!is_running(busy.away));
     assert!(is_empty(&busy.scratch));
 }
+
+/// The folder is there before the first command is.
+#[test]
+fn a_sidecar_killed_before_its_first_command_leaves_no_folder() {
+    let simulator = script(&[CONTEXT]);
+    let folder = tempfile::tempdir().unwrap();
+    let env = [("TMPDIR", folder.path().to_str().unwrap())];
+    let mut session = RpcSession::new(&simulator, "killed", &env);
+    session.user("go");
+    session.begin();
+    while is_empty(folder.path()) {
+        std::thread::yield_now();
+    }
+    session.host.kill();
+    until(|| is_empty(folder.path()).then_some(()));
+}

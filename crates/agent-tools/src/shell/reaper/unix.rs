@@ -2,8 +2,9 @@
 //!
 //! Commands run in their own process groups, so they would keep running if the sidecar were
 //! killed. The reaper is this same program in a separate process and group, started before the
-//! first command. It receives every group id over a pipe and treats end of file on that pipe as
-//! our death. Temporary folders that must be removed with us are registered the same way.
+//! first command or temporary folder. It receives every group id over a pipe and treats end of
+//! file on that pipe as our death. Temporary folders that must be removed with us are registered
+//! the same way.
 //!
 //! A group is registered right after it starts, and a process can leave its group. Processes that
 //! were started just before we were killed, or that left their group, are found by the [`mark`]
@@ -54,7 +55,8 @@ struct ReaperState {
 }
 
 impl ChildReaper {
-    /// Creates a reaper for this program's commands. The process starts with the first command.
+    /// Creates a reaper for this program's commands. The process starts with the first command or
+    /// folder.
     pub fn new() -> Self {
         Self(Some(Arc::new(Mutex::new(ReaperState {
             shutting_down: false,
@@ -106,7 +108,8 @@ impl ChildReaper {
         }
     }
 
-    /// Registers a folder to be removed if we die. Fails if the sidecar is shutting down.
+    /// Registers a folder to be removed if we die, and starts the reaper process, because the
+    /// folder may exist long before the first command. Fails if the sidecar is shutting down.
     pub(crate) fn keep(&self, folder: &Path) -> io::Result<()> {
         let (Some(mut held), Some(name)) = (self.held(), as_line(folder)) else {
             return Ok(());
@@ -118,6 +121,8 @@ impl ChildReaper {
             held.drop_holder();
         }
         held.folders.insert(name.to_owned());
+        // A new reaper process receives all folders on start.
+        held.ready();
         Ok(())
     }
 
