@@ -263,6 +263,10 @@ async fn an_invalid_request_is_answered_with_its_reason() {
         error["nearest"].to_string().contains("composer-2"),
         "{error}"
     );
+    let (status, error) = fails(&|body| body["model"] = json!("m".repeat(300))).await;
+    assert_eq!((status, &error["param"]), (400, &json!("model")));
+    let text = error["message"].as_str().unwrap();
+    assert!(text.len() < 200, "it does not repeat the name: {text}");
     let (status, error) = fails(&|body| body["stream"] = json!("yes")).await;
     assert_eq!((status, &error["param"]), (400, &json!("stream")));
     assert_eq!(error["type"], "invalid_request_error");

@@ -162,6 +162,21 @@ async fn a_response_that_is_not_stored_cannot_be_continued() {
 }
 
 #[tokio::test]
+async fn metadata_is_returned_and_must_be_an_object() {
+    let simulator = Simulator::responder(Transport::H2c);
+    let gateway = GatewayProcess::start(&simulator, &[]);
+    let client = ApiClient::new(&gateway);
+    let mut body = body(json!("go"), false);
+    body["metadata"] = json!({"ticket": "17"});
+    let reply = client.post(PATH, &body).await;
+    assert_eq!(response(&reply)["metadata"], body["metadata"]);
+    body["metadata"] = json!(["17"]);
+    let reply = client.post(PATH, &body).await;
+    assert_eq!(reply.status, 400, "{reply:?}");
+    assert_eq!(reply.body["error"]["param"], "metadata");
+}
+
+#[tokio::test]
 async fn events_come_in_the_official_order() {
     let steps = Steps::new()
         .step(json!({"thinking": "Hm."}))
