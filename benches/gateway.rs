@@ -50,9 +50,6 @@ fn main() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let ours = runtime.block_on(ours());
     let theirs = runtime.block_on(litellm());
-    if theirs.is_none() {
-        println!("LiteLLM is not installed below target/litellm: its figures are left out");
-    }
     let beside = |figure: fn(&Figures) -> &Samples| {
         [(
             "LiteLLM",
@@ -167,10 +164,11 @@ async fn ours() -> Figures {
     figures
 }
 
-/// Measures LiteLLM's proxy; `None` if it is not installed.
+/// Measures LiteLLM's proxy; `None` if it is not installed or does not start.
 async fn litellm() -> Option<Figures> {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/litellm/bin/litellm");
     if !program.exists() {
+        println!("LiteLLM is not installed below target/litellm: its figures are left out");
         return None;
     }
     let seen = ArrivalTimes::default();
@@ -181,6 +179,7 @@ async fn litellm() -> Option<Figures> {
         "model": "openai/composer-2", "api_base": format!("http://{server}/v1"),
         "api_key": "none"}}]});
     std::fs::write(&config, model.to_string()).unwrap(); // JSON is YAML
+    let errors = folder.path().join("errors");
     let port = {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         free.local_addr().unwrap().port().to_string()
@@ -196,7 +195,7 @@ async fn litellm() -> Option<Figures> {
         .current_dir(folder.path())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(std::fs::File::create(&errors).unwrap())
         .spawn()
         .ok()?;
     let gateway = BenchedGateway {
@@ -215,7 +214,9 @@ async fn litellm() -> Option<Figures> {
         .is_err()
     {
         if began.elapsed() > START_LIMIT {
-            println!("LiteLLM does not start: its figures are left out");
+            let errors = std::fs::read_to_string(&errors).unwrap_or_default();
+            let last = errors.lines().last().unwrap_or("it printed no error");
+            println!("LiteLLM does not start ({last}): its figures are left out");
             return None;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
