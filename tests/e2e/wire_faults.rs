@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use agent::run::{Command, Outcome, RetryPolicy, RunEvent};
-use cursor_client::failure::{Failure, Retry, UserAction};
+use cursor_client::failure::{Failure, Retry};
 
 use test_support::run_client::{OnText, RunClient, RunOutcome};
 use test_support::scenario::{Steps, inline, playing, value};
@@ -138,20 +138,20 @@ async fn a_cut_connection_over_tls() {
 #[tokio::test]
 async fn http_statuses() {
     let cases = [
-        (401, Retry::Never, Some(UserAction::Login)),
-        (403, Retry::Never, None),
-        (404, Retry::Server, None),
-        (429, Retry::Server, None),
-        (500, Retry::Server, None),
-        (502, Retry::Server, None),
-        (503, Retry::Server, None),
+        (401, Retry::Never, "login"),
+        (403, Retry::Never, "refused"),
+        (404, Retry::Server, "server"),
+        (429, Retry::Server, "server"),
+        (500, Retry::Server, "server"),
+        (502, Retry::Server, "server"),
+        (503, Retry::Server, "server"),
     ];
-    for (status, retry, remedy) in cases {
+    for (status, retry, class) in cases {
         for transport in [Transport::H2c, Transport::Http1] {
             let failure = failure(transport, &inline(&json!({"status": value(status)}))).await;
             assert_eq!(
-                (failure.retry(), failure.remedy()),
-                (retry, remedy),
+                (failure.retry(), failure.class()),
+                (retry, class),
                 "{failure}"
             );
             assert!(
@@ -190,16 +190,16 @@ async fn status_464_falls_back_to_http1_and_is_remembered() {
 }
 
 #[tokio::test]
-async fn typed_errors_name_their_remedy() {
+async fn typed_errors_are_classified() {
     let cases = [
-        ("ERROR_NOT_LOGGED_IN", Some(UserAction::Login)),
-        ("ERROR_FREE_USER_USAGE_LIMIT", Some(UserAction::Upgrade)),
-        ("ERROR_USAGE_PRICING_REQUIRED", Some(UserAction::Pay)),
-        ("ERROR_OUTDATED_CLIENT", Some(UserAction::UpdateClient)),
-        ("ERROR_CONVERSATION_TOO_LONG", Some(UserAction::Compact)),
-        ("ERROR_CUSTOM_MESSAGE", None),
+        ("ERROR_NOT_LOGGED_IN", "login"),
+        ("ERROR_FREE_USER_USAGE_LIMIT", "upgrade"),
+        ("ERROR_USAGE_PRICING_REQUIRED", "payment"),
+        ("ERROR_OUTDATED_CLIENT", "update"),
+        ("ERROR_CONVERSATION_TOO_LONG", "context_too_long"),
+        ("ERROR_CUSTOM_MESSAGE", "refused"),
     ];
-    for (error, remedy) in cases {
+    for (error, class) in cases {
         let steps = Steps::new()
             .text("a")
             .step(json!({
@@ -215,8 +215,8 @@ async fn typed_errors_name_their_remedy() {
             .build();
         let failure = failure(Transport::H2c, &steps).await;
         assert_eq!(
-            (failure.retry(), failure.remedy()),
-            (Retry::Never, remedy),
+            (failure.retry(), failure.class()),
+            (Retry::Never, class),
             "{error}"
         );
         assert_eq!(failure.to_string(), "Title. detail.");

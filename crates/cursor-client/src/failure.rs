@@ -42,9 +42,6 @@ pub enum Failure {
     /// A tool schema the server refuses.
     #[error("{0}")]
     ToolSchema(String),
-    /// The server refuses this conversation id from now on.
-    #[error("{0}")]
-    ConversationPoisoned(String),
     /// Not offered in this region.
     #[error("{0}")]
     Region(String),
@@ -93,24 +90,6 @@ pub enum Retry {
     Idle,
 }
 
-/// What the user can do about a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum UserAction {
-    Login,
-    Upgrade,
-    Pay,
-    UpdateClient,
-    CheckKey,
-    Compact,
-    TrimTools,
-    SimplifySchemas,
-    NewConversation,
-    ChangeRegion,
-    ChangeModel,
-    Wait,
-}
-
 /// Facts about the failed request, for errors that are not specific enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Evidence {
@@ -122,8 +101,6 @@ pub struct Evidence {
     pub schema_combinators: Presence,
     /// Context occupancy of the last checkpoint.
     pub occupancy: Option<cursor_proto::state::ContextUsage>,
-    /// Number of consecutive runs of this conversation that failed immediately before this one.
-    pub failures_in_a_row: u32,
     /// Whether the stream sent output before it failed.
     pub output: Presence,
 }
@@ -161,7 +138,6 @@ impl Failure {
             | Self::Transport(_) => false,
             Self::Cancelled(_)
             | Self::ContextTooLong(_)
-            | Self::ConversationPoisoned(_)
             | Self::ActionRequired(_)
             | Self::Refused(_)
             | Self::TooLarge(_)
@@ -183,7 +159,6 @@ impl Failure {
             Self::ContextTooLong(_) => "context_too_long",
             Self::TooManyTools(_) => "too_many_tools",
             Self::ToolSchema(_) => "tool_schema",
-            Self::ConversationPoisoned(_) => "conversation_poisoned",
             Self::Region(_) => "region",
             Self::Model(_) => "model",
             Self::Capacity(_) => "capacity",
@@ -338,33 +313,6 @@ impl Failure {
             _ => Retry::Never,
         }
     }
-
-    /// Returns what the user can do about it.
-    pub fn remedy(&self) -> Option<UserAction> {
-        Some(match self {
-            Self::Login(_) => UserAction::Login,
-            Self::Upgrade(_) => UserAction::Upgrade,
-            Self::Payment(_) => UserAction::Pay,
-            Self::Update(_) => UserAction::UpdateClient,
-            Self::Key(_) => UserAction::CheckKey,
-            Self::ContextTooLong(_) => UserAction::Compact,
-            Self::TooManyTools(_) => UserAction::TrimTools,
-            Self::ToolSchema(_) => UserAction::SimplifySchemas,
-            Self::ConversationPoisoned(_) => UserAction::NewConversation,
-            Self::Region(_) => UserAction::ChangeRegion,
-            Self::Model(_) => UserAction::ChangeModel,
-            Self::Capacity(_) => UserAction::Wait,
-            Self::Cancelled(_)
-            | Self::ActionRequired(_)
-            | Self::Refused(_)
-            | Self::TooLarge(_)
-            | Self::Server(_)
-            | Self::Transport(_)
-            | Self::Persistent(_)
-            | Self::StateLost(_)
-            | Self::Idle(_) => return None,
-        })
-    }
 }
 
 /// Returns whether the server misses a blob that the checkpoint refers to.
@@ -460,11 +408,6 @@ fn exhaustion(error: &RemoteError, evidence: &Evidence, text: String) -> Failure
     }
     if half_full {
         return Failure::ContextTooLong(text);
-    }
-    if at_once && evidence.failures_in_a_row >= 2 {
-        return Failure::ConversationPoisoned(format!(
-            "{text}: every turn of this conversation fails immediately"
-        ));
     }
     Failure::Server(text)
 }

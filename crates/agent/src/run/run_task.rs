@@ -515,7 +515,6 @@ impl RunTask {
                 .as_ref()
                 .or(self.spec.state.as_ref())
                 .and_then(|state| cursor_proto::state::occupancy(state).ok().flatten()),
-            failures_in_a_row: 0,
             output: match (progress.shown, &progress.checkpoint) {
                 (VisibleProgress::Nothing, None) => Presence::Absent,
                 _ => Presence::Present,

@@ -28,9 +28,6 @@ pub fn wording(failure: &Failure) -> String {
         Failure::Upgrade(_) | Failure::Payment(_) => format!("{} (quota exceeded)", firm(&text)),
         Failure::Update(_) => with_sentence(&text, "Update cursor-sidecar and its extension."),
         Failure::TooManyTools(_) => with_sentence(&text, "Switch some tools off, then try again."),
-        Failure::ConversationPoisoned(_) => {
-            with_sentence(&text, "Start a new session, then try again.")
-        }
         // We have retried it already, and the retries of a host would multiply ours.
         Failure::Persistent(_) => firm(&text),
         // A retry of the host sends the history instead of the checkpoint.

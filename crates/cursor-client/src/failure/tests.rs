@@ -50,34 +50,34 @@ fn errors_without_details_are_classified_by_code() {
         assert_eq!(failure.retry(), Retry::Server);
     }
     assert_eq!(
-        classify(remote(Code::Unauthenticated, "who?")).remedy(),
-        Some(UserAction::Login)
+        classify(remote(Code::Unauthenticated, "who?")).class(),
+        "login"
     );
     let denied = classify(remote(Code::PermissionDenied, "no"));
-    assert_eq!((denied.retry(), denied.remedy()), (Retry::Never, None));
+    assert_eq!((denied.retry(), denied.class()), (Retry::Never, "refused"));
     for code in [Code::Canceled, Code::Aborted] {
         assert_eq!(classify(remote(code, "")).retry(), Retry::Transport);
     }
 }
 
 #[test]
-fn cursor_errors_name_their_remedy() {
+fn cursor_errors_are_classified_by_kind() {
     let cases = [
-        (Cursor::NotLoggedIn, UserAction::Login),
-        (Cursor::GithubAppNoAccess, UserAction::Login),
-        (Cursor::FreeUserUsageLimit, UserAction::Upgrade),
-        (Cursor::RateLimitedChangeable, UserAction::Upgrade),
-        (Cursor::UsagePricingRequired, UserAction::Pay),
-        (Cursor::BadUserApiKey, UserAction::CheckKey),
-        (Cursor::OutdatedClient, UserAction::UpdateClient),
-        (Cursor::ConversationTooLong, UserAction::Compact),
-        (Cursor::MaxTokens, UserAction::Compact),
-        (Cursor::UnsupportedRegion, UserAction::ChangeRegion),
-        (Cursor::ModelNoLongerSupported, UserAction::ChangeModel),
+        (Cursor::NotLoggedIn, "login"),
+        (Cursor::GithubAppNoAccess, "login"),
+        (Cursor::FreeUserUsageLimit, "upgrade"),
+        (Cursor::RateLimitedChangeable, "upgrade"),
+        (Cursor::UsagePricingRequired, "payment"),
+        (Cursor::BadUserApiKey, "key"),
+        (Cursor::OutdatedClient, "update"),
+        (Cursor::ConversationTooLong, "context_too_long"),
+        (Cursor::MaxTokens, "context_too_long"),
+        (Cursor::UnsupportedRegion, "region"),
+        (Cursor::ModelNoLongerSupported, "model"),
     ];
-    for (kind, remedy) in cases {
+    for (kind, class) in cases {
         let failure = classify(detailed(Code::Internal, kind, Some(false)));
-        assert_eq!(failure.remedy(), Some(remedy), "{kind:?}");
+        assert_eq!(failure.class(), class, "{kind:?}");
         assert_eq!(failure.retry(), Retry::Never, "{kind:?}");
         assert_eq!(failure.to_string(), "Title. detail.");
     }
@@ -108,22 +108,22 @@ fn an_error_that_requires_an_action_is_not_retried() {
 #[test]
 fn inference_errors_are_classified_by_metadata() {
     let cases = [
-        ("CONVERSATION_TOO_LONG", Some(UserAction::Compact)),
-        ("ERROR_MAX_TOKENS", Some(UserAction::Compact)),
-        ("MODEL_NO_LONGER_SUPPORTED", Some(UserAction::ChangeModel)),
-        ("UNSUPPORTED_REGION", Some(UserAction::ChangeRegion)),
-        ("OUTDATED_CLIENT", Some(UserAction::UpdateClient)),
-        ("CONTENT_POLICY", None),
+        ("CONVERSATION_TOO_LONG", "context_too_long"),
+        ("ERROR_MAX_TOKENS", "context_too_long"),
+        ("MODEL_NO_LONGER_SUPPORTED", "model"),
+        ("UNSUPPORTED_REGION", "region"),
+        ("OUTDATED_CLIENT", "update"),
+        ("CONTENT_POLICY", "refused"),
     ];
-    for (name, remedy) in cases {
+    for (name, class) in cases {
         let mut error = remote(Code::Internal, "Error");
         error
             .metadata
             .insert(INFERENCE_ERROR.into(), vec![name.into()]);
         let failure = classify(error);
         assert_eq!(
-            (failure.retry(), failure.remedy()),
-            (Retry::Never, remedy),
+            (failure.retry(), failure.class()),
+            (Retry::Never, class),
             "{name}"
         );
     }
@@ -132,65 +132,55 @@ fn inference_errors_are_classified_by_metadata() {
 #[test]
 fn resource_exhausted_by_its_words() {
     let cases = [
-        ("You've hit your usage limit", Some(UserAction::Upgrade)),
-        (
-            "This region is not available for your team",
-            Some(UserAction::ChangeRegion),
-        ),
-        ("Please update to continue", Some(UserAction::UpdateClient)),
-        ("maximum context length is 200k", Some(UserAction::Compact)),
-        ("too many tools", Some(UserAction::TrimTools)),
-        ("The model is overloaded", Some(UserAction::Wait)),
-        ("Error", None),
+        ("You've hit your usage limit", "upgrade"),
+        ("This region is not available for your team", "region"),
+        ("Please update to continue", "update"),
+        ("maximum context length is 200k", "context_too_long"),
+        ("too many tools", "too_many_tools"),
+        ("The model is overloaded", "capacity"),
+        ("Error", "server"),
     ];
-    for (text, remedy) in cases {
+    for (text, class) in cases {
         let failure = classify(remote(Code::ResourceExhausted, text));
-        assert_eq!(failure.remedy(), remedy, "{text}");
+        assert_eq!(failure.class(), class, "{text}");
     }
 }
 
 #[test]
 fn a_bare_resource_exhausted_by_what_was_sent() {
     let bare = WireError::from(remote(Code::ResourceExhausted, "Error"));
-    let remedy = |evidence: Evidence| Failure::classify(&bare, &evidence).remedy();
+    let class = |evidence| Failure::classify(&bare, &evidence).class();
     assert_eq!(
-        remedy(Evidence {
+        class(Evidence {
             tools: 340,
             ..Evidence::default()
         }),
-        Some(UserAction::TrimTools)
+        "too_many_tools"
     );
     assert_eq!(
-        remedy(Evidence {
+        class(Evidence {
             tool_bytes: 443 * 1024,
             ..Evidence::default()
         }),
-        Some(UserAction::TrimTools)
+        "too_many_tools"
     );
     assert_eq!(
-        remedy(Evidence {
+        class(Evidence {
             schema_combinators: Presence::Present,
             ..Evidence::default()
         }),
-        Some(UserAction::SimplifySchemas)
+        "tool_schema"
     );
     let occupancy = Some(ContextUsage {
         used: 150_000,
         limit: 200_000,
     });
     assert_eq!(
-        remedy(Evidence {
+        class(Evidence {
             occupancy,
             ..Evidence::default()
         }),
-        Some(UserAction::Compact)
-    );
-    assert_eq!(
-        remedy(Evidence {
-            failures_in_a_row: 2,
-            ..Evidence::default()
-        }),
-        Some(UserAction::NewConversation)
+        "context_too_long"
     );
     // After output, the request itself was accepted, so the failure may be temporary.
     let late = Evidence {
@@ -198,7 +188,7 @@ fn a_bare_resource_exhausted_by_what_was_sent() {
         output: Presence::Present,
         ..Evidence::default()
     };
-    assert_eq!(remedy(late), None);
+    assert_eq!(class(late), "server");
     assert_eq!(Failure::classify(&bare, &late).retry(), Retry::Server);
 }
 
