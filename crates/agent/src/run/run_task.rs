@@ -525,6 +525,10 @@ impl RunTask {
     /// Waits for `delay`, and returns whether the owner cancelled the run or dropped its handle
     /// meanwhile.
     async fn cancelled_within(&mut self, delay: Duration) -> bool {
+        // A timer takes a millisecond at least. An attempt notices a cancellation by itself.
+        if delay.is_zero() {
+            return false;
+        }
         tokio::select! {
             () = tokio::time::sleep(delay) => false,
             () = cancelled(&mut self.commands, &self.events, &mut self.held) => true,
