@@ -50,11 +50,13 @@ fn main() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let ours = runtime.block_on(ours());
     let theirs = runtime.block_on(litellm());
+    let direct = runtime.block_on(direct());
     let beside = |figure: fn(&Figures) -> &Samples| {
-        [(
-            "LiteLLM",
-            theirs.as_ref().map(|theirs| figure(theirs).clone()),
-        )]
+        let theirs = theirs.as_ref().map(|theirs| figure(theirs).clone());
+        [
+            ("no gateway", Some(figure(&direct).clone())),
+            ("LiteLLM", theirs),
+        ]
     };
     row(
         "request to the server",
@@ -72,12 +74,8 @@ fn main() {
     row(&many, "ms", &ours.many, &beside(|all| &all.many));
     let worst = format!("the same, p99 of all chunks of {STREAMS} streams");
     row(&worst, "ms", &ours.worst, &beside(|all| &all.worst));
-    row(
-        "resident memory after that",
-        "MB",
-        &ours.memory,
-        &beside(|all| &all.memory),
-    );
+    let [_, theirs] = beside(|all| &all.memory);
+    row("resident memory after that", "MB", &ours.memory, &[theirs]);
     if let Some(parked) = ours.parked {
         row(
             "memory of a session that waits for a tool",
@@ -111,7 +109,8 @@ struct Figures {
 
 /// A gateway, and the tokens that its server has seen.
 struct BenchedGateway {
-    child: Child,
+    /// `None` if the server itself is asked.
+    child: Option<Child>,
     url: String,
     token: String,
     seen: ArrivalTimes,
@@ -120,8 +119,10 @@ struct BenchedGateway {
 
 impl Drop for BenchedGateway {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -148,7 +149,7 @@ async fn ours() -> Figures {
     let ready: Json = serde_json::from_str(&line).unwrap();
     let token = std::fs::read_to_string(ready["tokenFile"].as_str().unwrap()).unwrap();
     let gateway = BenchedGateway {
-        child,
+        child: Some(child),
         url: ready["url"].as_str().unwrap().to_owned(),
         token: token.trim().to_owned(),
         seen,
@@ -192,6 +193,11 @@ async fn litellm() -> Option<Figures> {
         .env("HOME", folder.path())
         .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         .env("LITELLM_TELEMETRY", "False")
+        // It listens on loopback only, so it needs no key.
+        .env(
+            "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY",
+            "true",
+        )
         .current_dir(folder.path())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -199,7 +205,7 @@ async fn litellm() -> Option<Figures> {
         .spawn()
         .ok()?;
     let gateway = BenchedGateway {
-        child,
+        child: Some(child),
         url: format!("http://127.0.0.1:{port}/v1"),
         token: "none".into(),
         seen,
@@ -215,13 +221,28 @@ async fn litellm() -> Option<Figures> {
     {
         if began.elapsed() > START_LIMIT {
             let errors = std::fs::read_to_string(&errors).unwrap_or_default();
-            let last = errors.lines().last().unwrap_or("it printed no error");
+            let last = errors.lines().rfind(|line| !line.trim().is_empty());
+            let last = last.unwrap_or("it printed no error");
             println!("LiteLLM does not start ({last}): its figures are left out");
             return None;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     Some(gateway.measure().await)
+}
+
+/// Measures the server that LiteLLM is in front of, asked by the client itself.
+async fn direct() -> Figures {
+    let seen = ArrivalTimes::default();
+    let server = immediate_server(Arc::clone(&seen)).await;
+    let gateway = BenchedGateway {
+        child: None,
+        url: format!("http://{server}/v1"),
+        token: "none".into(),
+        seen,
+        client: reqwest::Client::new(),
+    };
+    gateway.measure().await
 }
 
 impl BenchedGateway {
@@ -276,7 +297,10 @@ impl BenchedGateway {
     }
 
     fn resident_kib(&self) -> u64 {
-        let path = format!("/proc/{}/status", self.child.id());
+        let Some(child) = &self.child else {
+            return 0;
+        };
+        let path = format!("/proc/{}/status", child.id());
         let status = std::fs::read_to_string(path).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let number = line.and_then(|line| line.split_whitespace().next());

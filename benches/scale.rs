@@ -19,18 +19,28 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cursor_sim::{Http2, Options, Sim};
+use cursor_sim::{Http2, Options, ScenarioSource, Sim};
 use serde_json::{Value as Json, json};
 
 use host::BenchHost;
 use report::{Samples, sized};
 
+/// Every turn has this answer, which is sent at once.
+const ANSWER: &str = r#"
+name = "brief"
+[[run]]
+steps = [ { text = "done" }, { checkpoint = "auto" }, { usage = {} }, { end = true } ]
+"#;
 /// A user reads the answer before the next prompt.
 const PAUSE: Duration = Duration::from_millis(300);
 
 fn main() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let sim = runtime.block_on(Sim::start(Options {
+        scenarios: vec![ScenarioSource::Toml {
+            label: "brief.toml".into(),
+            text: ANSWER.into(),
+        }],
         http2: Http2::Force,
         ..Options::default()
     }));
