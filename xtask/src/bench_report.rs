@@ -271,7 +271,7 @@ mod tests {
             r#"{"area":"Tools","what":"grep <all>","unit":"ms","median":150.0,"quartiles":[150,150],"rounds":1,"theirs":[]}"#,
             r#"{"area":"Tools","what":"shell stream","unit":"MB/s","median":0.5,"quartiles":[0.5,0.5],"rounds":1,"theirs":[{"name":"a pipe","median":0.5,"quartiles":[0,0]},{"name":"b","median":1.0,"quartiles":[1,1]}]}"#,
             r#"{"area":"Start","what":"CPU of `pi --list-models`","unit":"ms","median":40.0,"quartiles":[40,40],"rounds":1,"theirs":[{"name":"pi with an empty extension","median":20.0,"quartiles":[20,20]}]}"#,
-            r#"{"area":"Tools","what":"memory of a waiting run","unit":"KiB","median":128.0,"quartiles":[128,128],"rounds":1,"theirs":[]}"#,
+            r#"{"area":"Tools","what":"memory of an idle session","unit":"KiB","median":32.0,"quartiles":[32,32],"rounds":1,"theirs":[]}"#,
         ];
         std::fs::write(&path, lines.join("\n")).unwrap();
         let made = report(&path, Some(11.5), "a machine").unwrap();
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(goals.len(), 4 + GOALS.len(), "every goal has its row");
         for row in [
             "| shell stream (MB/s) | 0.500 | 0.500 (a pipe) | 1.00 × | one | ≥ 0.9 × | yes |",
-            "| memory of a waiting run (KiB) | 128 | 64.0 (the goal) | 2.00 × | one | ≤ 64 | no |",
+            "| memory of an idle session (KiB) | 32.0 | 16.0 (the goal) | 2.00 × | one | ≤ 16 | no |",
             "| clean CI on two idle processors (min) | 11.5 | 12.0 (the goal) | 0.958 × | one | ≤ 12 | yes |",
             "| idle resident memory | – | – | – | – | ≤ 10 | not measured |",
         ] {

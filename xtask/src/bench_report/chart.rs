@@ -22,7 +22,12 @@ pub(super) fn draw(figures: &[Figure]) -> String {
         .iter()
         .flat_map(|figure| {
             figure.theirs.iter().map(|other| {
-                let label = format!("{}, {}", figure.what, other.name);
+                let more = if figure.unit.ends_with("/s") {
+                    " (more is better)"
+                } else {
+                    ""
+                };
+                let label = format!("{}, {}{more}", figure.what, other.name);
                 let color = match goals::of(figure, other) {
                     Some(goal) if goal.is_reached(figure) => MET,
                     Some(_) => MISSED,
