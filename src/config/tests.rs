@@ -1,5 +1,6 @@
 //! Tests of [`Config::load`].
 
+use super::settings::{SETTINGS, Setting};
 use super::*;
 use agent_tools::cursor_config::sources::SourceFilter;
 
@@ -51,6 +52,24 @@ fn without_settings_everything_is_the_default() {
     assert_eq!(config.model_cache, CachePolicy::Off);
     assert_eq!((config.state_dir, config.file), (None, None));
     assert_eq!(config.warnings, []);
+}
+
+/// The table's defaults are what the settings page and `doctor` display.
+#[test]
+fn the_number_in_the_table_is_the_default_that_is_used() {
+    let shown = |pairs: &[(&str, &str)]| {
+        let config = load(pairs);
+        assert_eq!(config.warnings, [], "{pairs:?}");
+        let values = Values::default();
+        format!("{:#?}", Config { values, ..config })
+    };
+    let nothing_set = shown(&[]);
+    // Of the others, some are kept as not set, because the host decides then.
+    let has_value = |setting: &&Setting| setting.number.is_some() && !setting.default.is_empty();
+    for setting in SETTINGS.iter().filter(has_value) {
+        let set = shown(&[(setting.name, setting.default)]);
+        assert_eq!(set, nothing_set, "{}", setting.name);
+    }
 }
 
 #[test]
