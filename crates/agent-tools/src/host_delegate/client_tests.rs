@@ -185,7 +185,9 @@ macro_rules! clients {
         fn $test() {
             insta::assert_snapshot!(check(include_str!(concat!("testdata/clients/", $file, ".json"))));
         }
-    )*};
+    )*
+    const CLIENTS: &[&str] = &[$($file),*];
+    };
 }
 
 clients! {
@@ -201,4 +203,17 @@ clients! {
     cline_older: "cline-older",
     continue_cli: "continue",
     zed: "zed",
+}
+
+#[test]
+fn every_recorded_list_has_a_test() {
+    let folder = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/src/host_delegate/testdata/clients"
+    );
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        assert!(CLIENTS.contains(&name), "{name}");
+    }
 }

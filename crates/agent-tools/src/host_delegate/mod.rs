@@ -185,7 +185,8 @@ impl HostDelegate {
     }
 }
 
-/// Returns the path that a request names, and whether the request changes it.
+/// Returns the path that a request names, and whether the request changes it. Has no default arm,
+/// because a path that is not named here is not checked before the host uses it.
 fn touched(request: &ExecRequest) -> Option<(&str, bool)> {
     Some(match request {
         ExecRequest::WriteArgs(args) => (&args.path, true),
@@ -199,7 +200,36 @@ fn touched(request: &ExecRequest) -> Option<(&str, bool)> {
         ExecRequest::GrepArgs(args) => (args.path.as_deref()?, false),
         ExecRequest::PiGrepArgs(args) => (args.path.as_deref()?, false),
         ExecRequest::PiFindArgs(args) => (args.path.as_deref()?, false),
-        _ => return None,
+        ExecRequest::ReadMcpResourceExecArgs(_)
+        | ExecRequest::ShellArgs(_)
+        | ExecRequest::ShellStreamArgs(_)
+        | ExecRequest::BackgroundShellSpawnArgs(_)
+        | ExecRequest::WriteShellStdinArgs(_)
+        | ExecRequest::ForceBackgroundShellArgs(_)
+        | ExecRequest::MiniSweAgentBashArgs(_)
+        | ExecRequest::PiBashArgs(_)
+        | ExecRequest::FetchArgs(_)
+        | ExecRequest::GitDiffRequest(_)
+        | ExecRequest::DiagnosticsArgs(_)
+        | ExecRequest::RequestContextArgs(_)
+        | ExecRequest::McpStateExecArgs(_)
+        | ExecRequest::McpArgs(_)
+        | ExecRequest::ListMcpResourcesExecArgs(_)
+        | ExecRequest::RedactedReadArgs(_)
+        | ExecRequest::ExecuteHookArgs(_)
+        | ExecRequest::ForceBackgroundSubagentArgs(_)
+        | ExecRequest::SubagentArgs(_)
+        | ExecRequest::SubagentAwaitArgs(_)
+        | ExecRequest::RecordScreenArgs(_)
+        | ExecRequest::ComputerUseArgs(_)
+        | ExecRequest::SmartModeClassifierArgs(_)
+        | ExecRequest::CanvasDiagnosticsArgs(_)
+        | ExecRequest::ShellAllowlistPrecheckArgs(_)
+        | ExecRequest::McpAllowlistPrecheckArgs(_)
+        | ExecRequest::WebFetchAllowlistPrecheckArgs(_)
+        | ExecRequest::ConversationSearchArgs(_)
+        | ExecRequest::AgentStoreConflictArgs(_)
+        | ExecRequest::AdoptArgs(_) => return None,
     })
 }
 

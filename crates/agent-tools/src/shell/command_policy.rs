@@ -18,13 +18,52 @@ pub(crate) enum CommandDenied {
     ReadOnly,
 }
 
-/// Returns the command of a request, or `None` if the request cannot be forbidden.
+/// Returns the command of a request that answers with a result of its own if it is denied; one that
+/// starts in the background has [`CommandDenied::of_spawn`]. Has no default arm, because a command
+/// that is not returned here is not checked before the host executes it.
 pub(crate) fn command(request: &ExecRequest) -> Option<&ShellArgs> {
     match request {
         ExecRequest::ShellArgs(args)
         | ExecRequest::ShellStreamArgs(args)
         | ExecRequest::MiniSweAgentBashArgs(args) => Some(args),
-        _ => None,
+        ExecRequest::ReadArgs(_)
+        | ExecRequest::PiReadArgs(_)
+        | ExecRequest::LsArgs(_)
+        | ExecRequest::PiLsArgs(_)
+        | ExecRequest::PiFindArgs(_)
+        | ExecRequest::GrepArgs(_)
+        | ExecRequest::PiGrepArgs(_)
+        | ExecRequest::WriteArgs(_)
+        | ExecRequest::PiWriteArgs(_)
+        | ExecRequest::PiEditArgs(_)
+        | ExecRequest::ReadMcpResourceExecArgs(_)
+        | ExecRequest::DeleteArgs(_)
+        | ExecRequest::BackgroundShellSpawnArgs(_)
+        | ExecRequest::WriteShellStdinArgs(_)
+        | ExecRequest::ForceBackgroundShellArgs(_)
+        | ExecRequest::PiBashArgs(_)
+        | ExecRequest::FetchArgs(_)
+        | ExecRequest::GitDiffRequest(_)
+        | ExecRequest::DiagnosticsArgs(_)
+        | ExecRequest::RequestContextArgs(_)
+        | ExecRequest::McpStateExecArgs(_)
+        | ExecRequest::McpArgs(_)
+        | ExecRequest::ListMcpResourcesExecArgs(_)
+        | ExecRequest::RedactedReadArgs(_)
+        | ExecRequest::ExecuteHookArgs(_)
+        | ExecRequest::ForceBackgroundSubagentArgs(_)
+        | ExecRequest::SubagentArgs(_)
+        | ExecRequest::SubagentAwaitArgs(_)
+        | ExecRequest::RecordScreenArgs(_)
+        | ExecRequest::ComputerUseArgs(_)
+        | ExecRequest::SmartModeClassifierArgs(_)
+        | ExecRequest::CanvasDiagnosticsArgs(_)
+        | ExecRequest::ShellAllowlistPrecheckArgs(_)
+        | ExecRequest::McpAllowlistPrecheckArgs(_)
+        | ExecRequest::WebFetchAllowlistPrecheckArgs(_)
+        | ExecRequest::ConversationSearchArgs(_)
+        | ExecRequest::AgentStoreConflictArgs(_)
+        | ExecRequest::AdoptArgs(_) => None,
     }
 }
 
@@ -38,7 +77,7 @@ fn is_read_only(policy: Option<&SandboxPolicy>) -> bool {
     policy.is_some_and(|policy| policy.r#type() == sandbox_policy::Type::WorkspaceReadonly)
 }
 
-/// Returns the policy of a command that may run here.
+/// Returns the policy that is reported for a command that runs here: no sandbox.
 pub(crate) fn no_sandbox() -> SandboxPolicy {
     policy(sandbox_policy::Type::InsecureNone)
 }
