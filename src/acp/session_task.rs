@@ -51,7 +51,7 @@ impl OpenRequest {
     }
 
     fn refuse(self, error: AcpError) {
-        // It fails only if the connection has ended.
+        // Sending fails only if the connection has ended.
         let _ = match self {
             Self::New(_, _, responder) => responder.respond_with_error(error),
             Self::Load(_, responder) => responder.respond_with_error(error),
@@ -76,7 +76,7 @@ pub(super) enum EditorCommand {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct SessionChoices {
     pub(super) model: Option<String>,
-    /// The name of a thinking level; it counts for models that have it.
+    /// The name of a thinking level; it applies to models that have it.
     pub(super) level: Option<String>,
     pub(super) mode: SessionModeChoice,
 }
@@ -126,7 +126,7 @@ impl EditorSession {
             .with_state(state.config.state_dir.clone())
             .with_host_servers(servers);
         let library = Arc::new(library);
-        // Before the first prompt needs them.
+        // Load these before the first prompt needs them.
         library.prefetch(&state.config.turn.cursor, &cwd);
         library.repositories().refresh(&cwd);
         let models = session_models::load(&state).await;
@@ -289,7 +289,7 @@ impl EditorSession {
                             let problem = "a prompt of this session is running; cancel it first";
                             let _ = responder.respond_with_error(AcpError::new(-32600, problem));
                         }
-                        // It is stored with the answer.
+                        // Stored with the answer, when the prompt ends.
                         Some(other) => choose(other, choices, models, |_| {}),
                         // The session is closed.
                         None => {
@@ -332,7 +332,7 @@ fn save(context: &SessionContext, record: &mut SessionRecord, choices: &SessionC
     context.state.history.save(&context.id.0, record);
 }
 
-/// Changes a choice, has it stored, and responds. A choice counts from the next prompt on.
+/// Changes a choice, has it stored, and responds. A choice applies from the next prompt on.
 fn choose(
     command: EditorCommand,
     choices: &mut SessionChoices,
@@ -380,7 +380,7 @@ fn choose(
     };
 }
 
-/// Returns content as a block.
+/// Returns stored content as a block of the protocol.
 pub(super) fn block(content: &StoredContent) -> ContentBlock {
     match content {
         StoredContent::Text(text) => text.as_str().into(),
@@ -393,7 +393,7 @@ pub(super) fn block(content: &StoredContent) -> ContentBlock {
 impl SessionContext {
     /// Sends an update of the session.
     pub(super) fn notify(&self, update: SessionUpdate) {
-        // It fails only if the connection has ended.
+        // Sending fails only if the connection has ended.
         let notification = SessionNotification::new(self.id.clone(), update);
         let _ = self.client.send_notification(notification);
     }

@@ -17,12 +17,12 @@ pub(super) struct ToolCallView {
     pub(super) kind: ToolKind,
     /// The file it concerns.
     pub(super) path: Option<PathBuf>,
-    /// The command, path, pattern or URL, to find the request for permission.
+    /// The command, path, pattern or URL, by which a request for permission is matched to the call.
     pub(super) subject: String,
 }
 
 impl ToolCallView {
-    /// Returns the view of a call or a card of one of the host's tools.
+    /// Returns the view of a call of one of the host's tools, or of a tool card.
     pub(super) fn of_call(name: &str, arguments: &Json, cwd: &Path) -> Self {
         let (name, arguments) = match arguments["hostTool"].as_str() {
             Some(tool) => (tool, &arguments["hostArguments"]),

@@ -1,7 +1,7 @@
 //! JSON-RPC 2.0 on standard input and output, for hosts such as pi.
 //!
-//! stdout carries frames and nothing else. The process ends with its input, with its host,
-//! or on `exit`, whichever comes first.
+//! stdout carries frames and nothing else. The process ends when its input ends, when the host's
+//! process ends, or on `exit`, whichever comes first.
 
 mod account;
 mod bridge_endpoint;
@@ -59,7 +59,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Why the front end could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// No threads for standard input and output.
+    /// The threads for standard input and output could not be started.
     #[error("cannot start reading standard input: {0}")]
     Io(#[from] std::io::Error),
     /// A method was registered twice.

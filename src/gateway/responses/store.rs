@@ -9,7 +9,7 @@ use agent::message::{AnswerPart, Content, Message, MessageKind};
 const MAX_RESPONSES: usize = 4096;
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// The last responses.
+/// The most recent responses.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct ResponseStore(Mutex<Responses>);
 
@@ -67,7 +67,7 @@ impl ResponseStore {
     }
 }
 
-/// Returns about how much memory messages take.
+/// Returns an estimate of the memory that messages take, in bytes.
 fn size(messages: &[Message]) -> usize {
     let content = |content: &[Content]| -> usize {
         let sizes = content.iter().map(|part| match part {
@@ -87,7 +87,7 @@ fn size(messages: &[Message]) -> usize {
         }
         _ => content(message.content()),
     });
-    // A message is also kept as the text that identifies it.
+    // Twice, because a message also keeps the text that identifies it.
     sizes.map(|size| 256 + 2 * size).sum()
 }
 

@@ -9,7 +9,7 @@ const MAX_DEPTH: usize = 24;
 const MAX_REFERENCES: usize = 3;
 const MAX_PARTS: usize = 5_000;
 
-/// Returns a plain schema for arguments, which is always an object.
+/// Returns a plain schema for arguments, which is always an object, and whether it had to be changed.
 pub fn reduced(schema: &Json) -> (Json, bool) {
     let Json::Object(root) = schema else {
         return (json!({"type": "object", "properties": {}}), false);
@@ -146,7 +146,7 @@ fn resolve<'a>(path: &str, root: &'a Map<String, Json>) -> Option<&'a Json> {
     })
 }
 
-/// Merges one part of `allOf`: properties and required names are united; for other keys the first
+/// Merges one part of `allOf`: properties and required names are combined; for other keys the first
 /// value wins.
 fn merge(map: &mut Map<String, Json>, part: Json) {
     let Json::Object(part) = part else {
@@ -175,7 +175,7 @@ fn merge(map: &mut Map<String, Json>, part: Json) {
 }
 
 /// Merges the alternatives of `oneOf` or `anyOf` into what any of them allows. Types, constants
-/// and properties are united; a name is required only if every alternative requires it.
+/// and properties are combined; a name is required only if every alternative requires it.
 fn unite(map: &mut Map<String, Json>, choices: &[Json]) {
     let mut types: Vec<Json> = Vec::new();
     let mut values: Option<Vec<Json>> = Some(Vec::new());

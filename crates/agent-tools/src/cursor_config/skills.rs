@@ -33,20 +33,20 @@ pub struct Skill {
     pub description: Option<String>,
     /// Globs of the files it is for.
     pub globs: Vec<String>,
-    /// Who may invoke it.
+    /// When it applies, and who may invoke it.
     pub activation: SkillActivation,
     /// The skill as a rule, because the model finds skills among the rules.
     pub(super) rule: RuleFile,
 }
 
-/// Who may invoke a skill.
+/// When a skill applies, and who may invoke it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SkillActivation {
-    /// The user and the model.
+    /// When the user or the model invokes it.
     UserOrModel,
-    /// Only the user.
+    /// When the user invokes it.
     UserOnly,
-    /// It always applies, so it is sent only as a rule.
+    /// Always, so it is sent only as a rule.
     AlwaysOn,
 }
 

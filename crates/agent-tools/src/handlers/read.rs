@@ -1,4 +1,4 @@
-//! Reading a file: text by lines; images, PDF documents and videos complete.
+//! Reading a file: text by lines; images, PDF documents and videos whole.
 
 use std::io::{self, Read as _, Seek as _};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::prompts::tools;
 use crate::workspace::path_guard::{PathDenied, PathGuard};
 use cursor_proto::agent::v1::*;
 
-/// The most bytes of an image, document or video; a larger one is refused.
+/// Maximum size, in bytes, of an image, document or video; a larger one is refused.
 const MAX_DATA: u64 = 24 * 1024 * 1024;
 const VIDEOS: [&str; 8] = ["mp4", "webm", "mov", "avi", "mkv", "wmv", "flv", "m4v"];
 
@@ -82,7 +82,8 @@ fn attempt(
     }
 }
 
-/// Returns the requested range of lines, or `None` if the request names none or it does not exist.
+/// Returns the requested lines, counted from 0 and without the end; `None` if none are requested, or
+/// if they begin after the last line.
 fn window(args: &ReadArgs, lines: usize) -> Option<(usize, usize)> {
     if args.offset.is_none() && args.limit.is_none() {
         return None;

@@ -22,13 +22,13 @@ use cursor_proto::agent::v1::{
 
 /// How long a command may take to end after SIGTERM before it gets SIGKILL.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
-/// How long pipes are read that another process keeps open after the command has exited.
+/// How long to go on reading after the command has exited, if another process keeps its pipes open.
 pub(crate) const AFTER_EXIT: Duration = Duration::from_secs(5);
 /// How long the pipes of a killed command are read for remaining output.
 const DRAIN: Duration = Duration::from_millis(100);
 /// The timeout of a command whose request states none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
-/// The most output, in bytes, that is kept in case the command moves to the background.
+/// Maximum size, in bytes, of the output that is kept in case the command moves to the background.
 const MAX_SO_FAR: usize = 1024 * 1024;
 
 /// What to run, where, and for how long.
@@ -43,7 +43,7 @@ pub(crate) struct CommandSpec {
     pub(crate) hard_timeout: Option<Duration>,
     /// Where its standard input comes from.
     pub(crate) input: StdinMode,
-    /// What carries over from the previous command.
+    /// Which state of the shell carries over from the previous command.
     pub(crate) scope: StateScope,
 }
 

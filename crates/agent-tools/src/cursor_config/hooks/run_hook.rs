@@ -16,7 +16,7 @@ use crate::shell::command_line::hook_shell;
 use crate::shell::process_group::{scrub, spawn};
 use crate::shell::reaper::ChildReaper;
 
-/// The most bytes kept of each output stream of a hook.
+/// Maximum size, in bytes, of a hook's output. More on stdout is an error, more on stderr is dropped.
 const MAX_OUTPUT: u64 = 1024 * 1024;
 /// The most characters of a hook's message that are passed on.
 const MAX_REASON_CHARS: usize = 4096;
@@ -196,7 +196,7 @@ impl HookOutput {
     }
 }
 
-/// The values of a member; case and underscores in its name are ignored, so `user_message`
+/// The values of a key; case and underscores in its name are ignored, so `user_message`
 /// matches `userMessage`.
 fn named<'a>(object: &'a JsonObject, name: &'a str) -> impl Iterator<Item = &'a Json> {
     let same = move |(key, value): (&'a String, &'a Json)| {

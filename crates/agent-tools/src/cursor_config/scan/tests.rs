@@ -304,7 +304,7 @@ fn a_plugin_of_the_user_brings_rules_skills_servers_and_hooks() {
         panic!("{:?}", scanned.hooks);
     };
     assert_eq!(*command, plugin.join("check").to_str().unwrap());
-    // A server that the plugin names later is noticed.
+    // A server that is added to the plugin later is noticed.
     write(
         &root,
         &format!("{plugins}/two/mcp.json"),

@@ -77,7 +77,7 @@ pub(super) fn candidates(
     Ok(all.into_inner().unwrap_or_default())
 }
 
-/// The candidates that one thread finds, which it adds to those of all threads at its end.
+/// The candidates that one thread found. They are moved to the shared list when this is dropped.
 struct FoundCandidates<'a> {
     candidates: Vec<Candidate>,
     all: &'a Mutex<Vec<Candidate>>,
@@ -102,8 +102,8 @@ fn time(entry: &DirEntry, order: SearchOrder) -> Option<SystemTime> {
     }
 }
 
-/// Returns whether the target of a link is inside one of these directories, whose links must be
-/// resolved.
+/// Returns whether the target of a link is inside one of these directories, which must be canonical
+/// paths.
 fn leads_inside(link: &Path, roots: &[PathBuf]) -> bool {
     let real = link.canonicalize();
     real.is_ok_and(|real| roots.iter().any(|root| real.starts_with(root)))

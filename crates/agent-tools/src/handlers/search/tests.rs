@@ -5,7 +5,7 @@ use super::*;
 
 const KB: usize = 1024;
 
-/// Files, each with the given number of kilobytes that match.
+/// Files, each with the given number of kilobytes of matching lines.
 struct Files {
     _folder: tempfile::TempDir,
     candidates: Vec<Candidate>,
@@ -104,7 +104,7 @@ fn a_batch_stays_within_its_memory_limit() {
         })
     };
     assert!(held(usize::MAX) > 32 * 63 * KB, "they could hold more");
-    // The first file is kept independent of the others.
+    // The first file is exempt from the limit.
     assert!(held(256 * KB) < (256 + 64 + 64) * KB);
 }
 

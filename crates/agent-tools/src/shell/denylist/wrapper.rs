@@ -3,7 +3,7 @@
 use super::parse::{FoundCommands, ParseError};
 use super::word::{ShellWord, WordPart, hides_code};
 
-/// A command whose arguments are options, optional operands, and then a command.
+/// A command whose arguments are options, operands, and then a command.
 struct PrefixCommand {
     name: &'static str,
     /// Short options without a value.
@@ -14,7 +14,7 @@ struct PrefixCommand {
     long_flags: &'static [&'static str],
     /// Long options with a value, which may be the next word.
     long_valued: &'static [&'static str],
-    /// Words before the command.
+    /// The number of words between the options and the command.
     operands: usize,
     /// Whether variables may be set before the command.
     assigns: bool,
@@ -82,7 +82,7 @@ const PREFIXES: &[PrefixCommand] = &[
     },
 ];
 
-/// Commands that execute others in their own ways.
+/// Commands that execute others, and whose options are not known here: any word may begin a command.
 const LOOSE: &[&str] = &[
     "busybox",
     "toybox",
@@ -112,7 +112,7 @@ const LOOSE: &[&str] = &[
     "ssh",
 ];
 const SHELLS: &[&str] = &["bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "rbash"];
-/// Shells with another grammar, and builtins that change the meaning of names.
+/// Shells with another grammar, and builtins that change the meaning of names. They are refused.
 const UNCLEAR: &[&str] = &[
     "fish", "csh", "tcsh", "pwsh", "nu", "xonsh", "source", ".", "enable", "bind", "fc",
     "complete", "compgen",
@@ -296,7 +296,7 @@ fn read_by_xargs(words: &mut Vec<ShellWord>, replaced: Option<&str>) -> Result<(
     Ok(())
 }
 
-/// Adds the command of a shell. A script is not read.
+/// Adds the command of `sh -c`. A script file is not read.
 fn shell(found: &mut FoundCommands, args: &[ShellWord]) -> Result<(), ParseError> {
     let mut is_command = false;
     let mut at = 0;
@@ -326,7 +326,7 @@ fn shell(found: &mut FoundCommands, args: &[ShellWord]) -> Result<(), ParseError
     Err(ParseError)
 }
 
-/// Treats every word as the possible start of a command, and as a possible text of commands.
+/// Treats a word with white space as a script, and any other as the possible start of a command.
 fn anywhere(found: &mut FoundCommands, args: &[ShellWord]) -> Result<(), ParseError> {
     for (at, word) in args.iter().enumerate() {
         let text = word.known()?;
@@ -355,7 +355,7 @@ fn executed_by_find(found: &mut FoundCommands, args: &[ShellWord]) -> Result<(),
         rest = after;
         let begins = match first.text() {
             Some(text) => BEGIN.contains(&text.as_str()),
-            // An expansion that is split may be any of its words.
+            // An unquoted expansion may be split into several words, one of which begins a command.
             None => first.pieces.contains(&WordPart::Parts),
         };
         if !begins {

@@ -23,11 +23,11 @@ struct JobState {
     commands: Vec<Weak<CommandJob>>,
     folders: BTreeSet<String>,
     own: Option<Job>,
-    /// Whether the missing job was already logged; it is logged once.
+    /// Whether a failure to create the job was already logged; it is logged once.
     failure_logged: bool,
 }
 
-/// Creates a job that ends with its last handle.
+/// Creates a job whose processes are killed when its last handle is closed.
 pub(crate) fn new_job() -> io::Result<Job> {
     let mut limits = ExtendedLimitInfo::new();
     limits.limit_kill_on_job_close();
@@ -35,7 +35,7 @@ pub(crate) fn new_job() -> io::Result<Job> {
 }
 
 impl ChildReaper {
-    /// Creates a reaper for this program's commands. The job starts with the first command.
+    /// Creates a reaper for this program's commands. The job is created with the first command.
     pub fn new() -> Self {
         Self(Some(Arc::default()))
     }
@@ -45,7 +45,7 @@ impl ChildReaper {
         Some(held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts this process into a job if it is in none of ours.
+    /// Puts this process into a job unless it is in one of ours.
     pub(crate) fn ready(&self) {
         let Some(mut held) = self.held() else {
             return;
@@ -80,7 +80,7 @@ impl ChildReaper {
         Ok(())
     }
 
-    /// Registers a folder to be removed at the end. One that is left by a killed process is
+    /// Registers a folder to be removed at shutdown. One that is left by a killed process is
     /// removed by a later session. Fails if the sidecar is shutting down.
     pub(crate) fn keep(&self, folder: &Path) -> io::Result<()> {
         let (Some(mut held), Some(name)) = (self.held(), folder.to_str()) else {
@@ -116,5 +116,5 @@ impl ChildReaper {
     }
 }
 
-/// Returns at once, because the system itself ends a job.
+/// Does nothing: only Unix needs a reaper process, because Windows ends a job itself.
 pub fn hold() {}
