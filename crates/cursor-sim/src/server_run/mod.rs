@@ -330,6 +330,19 @@ mod tests {
             .count()
     }
 
+    /// Regression: the run was recorded as cancelled by a client that had read its end.
+    #[tokio::test]
+    async fn a_client_may_leave_once_the_end_was_sent() {
+        let (mut run, connection) = open_run().await;
+        let update = json!({ "interactionUpdate": { "textDelta": { "text": "x" } } });
+        while connection.response.len() + 1 < connection.response.max_capacity() {
+            run.send(&update).await.unwrap();
+        }
+        // The envelope takes the last place, and the end of the body waits for another.
+        let leave = async { drop(connection) };
+        assert_eq!(tokio::join!(run.end(), leave).0, Ok(()));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_heartbeat_is_sent_after_five_idle_seconds() {
         let (mut run, mut connection) = open_run().await;

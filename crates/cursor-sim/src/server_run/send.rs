@@ -174,9 +174,13 @@ impl ServerRun {
         self.record(Side::Server, flags, FrameContent::EndStream(payload));
         self.recording.mark_ending(self.number);
         self.send_or_buffer(ResponsePart::Data(wire)).await?;
-        self.send_or_buffer(ResponsePart::Finish).await?;
+        self.flush_buffer().await?;
         self.phase = ResponsePhase::Ended;
-        Ok(())
+        match self.transmit(ResponsePart::Finish).await {
+            // A client that has read the envelope may leave before the body ends.
+            Err(RunStop::ClientLeft) => Ok(()),
+            finished => finished,
+        }
     }
 
     /// Ends the body without an end-of-stream envelope.
